@@ -87,6 +87,7 @@ Tensor trafo::capi::attention(const Call& call, Context& context, const Tensor& 
   settings.head_dim = o.head_dim;
   settings.causal = call.flag(o.causal, "causal");
   settings.scale = o.scale;
+  settings.window = o.window;
   settings.dropout = to_dropout(call, &o.dropout);
   settings.mask = call.optional_tensor(o.mask, "mask");
   return ops::attention(context, {q, o.q_column}, {k, o.k_column}, {v, o.v_column}, cu_seqlens_q,

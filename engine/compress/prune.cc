@@ -44,8 +44,9 @@ void check_layers(const char* name, int64_t kept, int64_t layers, const std::vec
                         ": no layer is removed from a stack whose layers share parameters");
   if (kept != 0 && kept != layers && !are_alike)
     throw ArgumentError(ErrorCode::unsupported, kPruneOrigin, name,
-                        ": no layer is removed from a model with no_rope_interval, where the "
-                        "number of a layer decides about its positions");
+                        ": no layer is removed from a model with no_rope_interval or "
+                        "full_attention_interval, where the number of a layer decides about its "
+                        "positions and its window");
 }
 
 void check(const Model& model, const TokenizedCorpus& calibration, const PruneOptions& options) {
@@ -64,7 +65,8 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
                         ": no head is removed from a model with qk_norm whole, whose heads share "
                         "a norm");
   check_layers("decoder_layers", options.decoder_layers, config.decoder_layers,
-               config.decoder_tied_layers, config.no_rope_interval == 0);
+               config.decoder_tied_layers,
+               config.no_rope_interval == 0 && config.full_attention_interval == 0);
   if (!model.spec().has_encoder()) return;
   check_share("encoder_ffn_share", options.encoder_ffn_share);
   check_share("encoder_head_share", options.encoder_head_share);

@@ -50,6 +50,8 @@ const char* placement_name(NormPlacement placement) {
       return "after";
     case NormPlacement::on_output:
       return "on-output";
+    case NormPlacement::sandwich:
+      return "sandwich";
   }
   return "unknown";
 }
@@ -62,6 +64,8 @@ const char* placement_text(NormPlacement placement) {
       return "post-norm layers (--transformer-norm post)";
     case NormPlacement::on_output:
       return "norms of the outputs of blocks (norm_outputs)";
+    case NormPlacement::sandwich:
+      return "norms of the inputs and outputs of blocks (sandwich_norm)";
   }
   return "unknown";
 }
@@ -88,7 +92,8 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                dropout, depth_scaled_init, residual_scale] = spec;
   const auto& [kind, placement, epsilon] = norm;
   const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary,
-               qk_norm, no_rope_interval, attention_scale] = attention;
+               qk_norm, no_rope_interval, attention_scale, window, full_interval, window_rotary] =
+      attention;
   const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
   const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude] =
       rotary.value_or(RotaryAngles{});
@@ -102,8 +107,14 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                                                   : "llama3";
   to.push_back({"norm", enum_name(kind), norm_text(kind)});
   to.push_back({"positions", positions, concat(positions, " positions")});
-  to.push_back({"feed-forward", gated ? "gated" : "plain",
-                gated ? "SwiGLU" : "a feed-forward without a gate (--task llama trains SwiGLU)"});
+  const bool geglu = gated && activation == Activation::gelu;
+  to.push_back({"feed-forward",
+                geglu   ? "geglu"
+                : gated ? "gated"
+                        : "plain",
+                geglu   ? "GEGLU"
+                : gated ? "SwiGLU"
+                        : "a feed-forward without a gate (--task llama trains SwiGLU)"});
   to.push_back({"norm placement", placement_name(placement), placement_text(placement)});
   to.push_back({"qk_norm", enum_name(qk_norm),
                 qk_norm == QkNorm::none
@@ -119,6 +130,14 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
   to.push_back({"rope_scaling", scaling, "scaled rotary positions (rope_factor)"});
   to.push_back({"rope_theta", rotary ? decimal_of(theta) : "none"});
   to.push_back({"no_rope_interval", concat(no_rope_interval)});
+  // "all", or the interval of the layers without it.
+  to.push_back({"sliding_window",
+                window == 0          ? "none"
+                : full_interval == 0 ? "all"
+                                     : concat(full_interval),
+                concat("a window of attention (sliding_window ", window, ")")});
+  to.push_back({"rope_local_theta", window_rotary ? decimal_of(window_rotary->theta) : "none",
+                "other rotary positions in layers with a window (rope_local_theta)"});
   to.push_back({"attention_scale", attention_scale == 0 ? "usual" : decimal_of(attention_scale)});
   to.push_back({"residual_scale", factor_text(residual_scale)});
   to.push_back({"activation", enum_name(activation)});
@@ -188,7 +207,7 @@ Form llama_form(const LlamaForm& parts) {
   return {{"architecture", "decoder-lm"},
           {"norm", "rms"},
           {"positions", "rotary"},
-          {"feed-forward", "gated"},
+          {"feed-forward", parts.gemma ? "geglu" : "gated"},
           {"norm placement", placement_name(parts.norms)},
           {"qk_norm", enum_name(parts.qk_norm)},
           {"head_width", parts.any_head_width ? "*" : "width/heads"},
@@ -197,11 +216,13 @@ Form llama_form(const LlamaForm& parts) {
           {"rope_scaling", parts.rope_scaling},
           {"rope_theta", "*"},
           {"no_rope_interval", parts.no_rope_interval},
-          {"attention_scale", factor("usual")},
+          {"sliding_window", parts.window},
+          {"rope_local_theta", parts.local_theta},
+          {"attention_scale", factor(parts.attention_scale)},
           {"residual_scale", factor("1")},
-          {"embedding_scale", factor("1")},
+          {"embedding_scale", parts.gemma ? "sqrt(width)" : factor("1")},
           {"logits_divisor", factor("1")},
-          {"activation", "silu"},
+          {"activation", parts.gemma ? "gelu" : "silu"},
           {"norm_epsilon", "*"},
           {"embeddings", "*"},
           {"output_bias", "no"}};

@@ -36,15 +36,19 @@ struct Expressible {
   std::vector<Form> forms;  // alternatives, such as the classes of a library
 };
 
-// Llama's form, a decoder-lm with RMS norm, rotary positions and SwiGLU, with what a class of it
-// has.
+// Llama's form, a decoder-lm with RMS norm, rotary positions and a gated feed-forward, with what a
+// class of it has.
 struct LlamaForm {
   const char* biases = "none";
   QkNorm qk_norm = QkNorm::none;
   NormPlacement norms = NormPlacement::before;
   bool any_head_width = false;
   const char *rope_scaling = "none", *no_rope_interval = "0";
-  bool scaled = false;  // embeddings, scores, residuals and logits, by any factors
+  bool scaled = false;          // embeddings, scores, residuals and logits, by any factors
+  const char* window = "none";  // see "sliding_window" of settings_of()
+  bool gemma = false;           // GEGLU, and embeddings times the root of the width
+  // Of Gemma: other rotary positions in the layers with a window, a factor of the scores.
+  const char *local_theta = "none", *attention_scale = "usual";
 };
 Form llama_form(const LlamaForm& parts = {});
 

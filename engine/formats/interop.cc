@@ -204,7 +204,7 @@ constexpr DirectoryReader kDirectoryReaders[] = {
     {"qwen2", interop::read_llama},    {"qwen3", interop::read_llama},
     {"phi3", interop::read_llama},     {"hunyuan_v1_dense", interop::read_llama},
     {"smollm3", interop::read_llama},  {"granite", interop::read_llama},
-    {"olmo2", interop::read_llama}};
+    {"olmo2", interop::read_llama},    {"gemma3_text", interop::read_llama}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())
@@ -212,7 +212,8 @@ const Format* find_format(int32_t value) {
   return nullptr;
 }
 
-constexpr const char* kNoWindow = "all layers here attend to all positions";
+constexpr const char* kNoWindow =
+    "layers of this kind attend to all positions, or to those of sliding_window";
 
 // Kinds of models that are refused, and the part that models here lack.
 struct RefusedKind {
@@ -228,9 +229,12 @@ constexpr RefusedKind kRefusedKinds[] = {
     {" lfm2 lfm2_moe lfm2_vl ", "short convolutions"},
     {" mamba mamba2 falcon_mamba falcon_h1 jamba bamba zamba2 nemotron_h granitemoehybrid ",
      "state spaces"},
-    {" gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text gemma4 gemma4_text ",
-     "Gemma's scaled norms, GeGLU and soft caps"},
-    {" cohere2 exaone4 olmo3 ", "layers with an attention window"},
+    {" gemma2 ", "soft caps of logits"},
+    {" gemma ", "scaled norms of inputs alone"},
+    {" gemma3 gemma3n gemma3n_text gemma4 gemma4_text ",
+     "images, embeddings of layers and shared keys (Gemma 3 is imported from its text model, "
+     "gemma3_text)"},
+    {" cohere2 exaone4 olmo3 ", "the rotary positions of their layers with an attention window"},
     {" t5 mt5 umt5 ", "relative position biases"},
     {" gpt_neox falcon gptj phi cohere ", "blocks with attention and feed-forward in parallel"},
     {" bloom mpt ", "ALiBi positions"}};

@@ -225,7 +225,9 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
 
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) {
   Table t(config);
-  const bool of_outputs = t.spec().decoder.norm.placement == NormPlacement::on_output;
+  const NormPlacement placement = t.spec().decoder.norm.placement;
+  const bool of_outputs = placement == NormPlacement::on_output,
+             sandwich = placement == NormPlacement::sandwich;
   t.add("model.embed_tokens.weight", kDecoderPlace, {Role::embedding});
   for (int64_t i = 0; i < t.spec().decoder.layers(); ++i) {
     const LayerPlaces at(Stack::decoder, i);
@@ -247,8 +249,14 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) 
       t.add(attention + (first ? "k_norm" : "key_layernorm") + ".weight", at.attention,
             {Role::key_norm});
     }
-    t.norm(name + (of_outputs ? ".post_feedforward_layernorm" : ".post_attention_layernorm"),
+    t.norm(name + (of_outputs ? ".post_feedforward_layernorm"
+                   : sandwich ? ".pre_feedforward_layernorm"
+                              : ".post_attention_layernorm"),
            at.ffn);
+    if (sandwich) {
+      t.norm(name + ".post_attention_layernorm", at.attention, Role::output_norm);
+      t.norm(name + ".post_feedforward_layernorm", at.ffn, Role::output_norm);
+    }
     if (joined) {
       t.linear(mlp + "gate_up_proj", at.ffn, {Role::gate, Role::up});
     } else {
@@ -259,7 +267,11 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) 
   }
   t.norm("model.norm", kDecoderPlace);
   t.logits("lm_head.weight");
-  return t.take();
+  std::vector<MappedTensor> tensors = t.take();
+  if (sandwich)
+    for (MappedTensor& tensor : tensors)
+      if (tensor.name.ends_with("norm.weight")) tensor.less = 1;
+  return tensors;
 }
 
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
@@ -309,6 +321,8 @@ std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& 
   int64_t columns = 0;
   const float* from = rows_of(parameters, tensor, columns);
   std::vector<float> values(from, from + tensor.elements());
+  if (tensor.less != 0)
+    for (float& value : values) value -= tensor.less;
   if (tensor.transposed)
     for (int64_t r = 0; r < tensor.rows; ++r)
       for (int64_t c = 0; c < columns; ++c)
@@ -324,7 +338,8 @@ void scatter(ParameterStore& parameters, const MappedTensor& tensor,
   require(static_cast<int64_t>(values.size()) == tensor.elements(), ErrorCode::internal, "interop",
           tensor.name, " has ", values.size(), " elements");
   if (!tensor.transposed) {
-    std::copy(values.begin(), values.end(), to);
+    std::transform(values.begin(), values.end(), to,
+                   [&](float value) { return tensor.less == 0 ? value : value + tensor.less; });
     return;
   }
   for (int64_t r = 0; r < tensor.rows; ++r)

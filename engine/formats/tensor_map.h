@@ -25,6 +25,7 @@ struct MappedTensor {
   int64_t spare_rows = 0;
   int64_t front_rows = 0;        // such rows before these, which no token has: positions of fairseq
   bool rows_are_tokens = false;  // of the vocabulary
+  float less = 0;  // an element there is ours less this: Gemma's norms multiply by 1 + w
 
   int64_t elements() const;  // of the parameter
   size_t front_elements() const { return static_cast<size_t>(front_rows * elements() / rows); }
@@ -38,7 +39,8 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Its output projection has no bias, so the bias here is in no tensor.
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
 // Hugging Face LlamaForCausalLM and its relatives: separate projections [out, in], with the biases
-// and the norms of queries and keys that the model has. joined: one matrix of queries, keys and
+// and the norms of queries and keys that the model has. Blocks with norms of inputs and outputs are
+// Gemma's, whose norms are stored less 1. joined: one matrix of queries, keys and
 // values and one of the gate and what it acts on, as in Phi3ForCausalLM.
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined = false);
 // CTranslate2 TransformerSpec and TransformerDecoderModelSpec: packed projections [out, in].

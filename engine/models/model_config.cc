@@ -46,6 +46,8 @@ void check_form(const ModelConfig& c) {
                    kModelConfigOrigin, "learned_positions",
                    " is for an encoder-decoder without fairseq_positions");
   const char* further = c.norm_outputs                                  ? "norm_outputs"
+                        : c.sandwich_norm                               ? "sandwich_norm"
+                        : c.sliding_window > 0                          ? "sliding_window"
                         : c.no_rope_interval > 0                        ? "no_rope_interval"
                         : c.embedding_scale > 0 && !c.learned_positions ? "embedding_scale"
                         : c.attention_scale > 0                         ? "attention_scale"
@@ -56,6 +58,16 @@ void check_form(const ModelConfig& c) {
                    " is for decoder-lm");
   require_argument(!c.norm_outputs || (c.norm == Norm::rms && c.pre_norm), kModelConfigOrigin,
                    "norm_outputs", " goes with the norm rms and pre_norm 1");
+  require_argument(!c.sandwich_norm || (c.norm == Norm::rms && c.pre_norm && !c.norm_outputs),
+                   kModelConfigOrigin, "sandwich_norm",
+                   " goes with the norm rms and pre_norm 1, without norm_outputs");
+  const char* of_window = c.full_attention_interval > 0 ? "full_attention_interval"
+                          : c.rope_local_theta > 0      ? "rope_local_theta"
+                                                        : "";
+  require_argument(c.sliding_window > 0 || *of_window == 0, kModelConfigOrigin, of_window,
+                   " comes with sliding_window only");
+  require_argument(c.rope_local_theta == 0 || rotary, kModelConfigOrigin, "rope_local_theta",
+                   " comes with rotary positions only");
   require_argument(c.residual_scale == 1 || c.norm == Norm::rms, kModelConfigOrigin,
                    "residual_scale", " goes with the norm rms");
   require_argument(c.no_rope_interval == 0 || rotary, kModelConfigOrigin, "no_rope_interval",
@@ -67,9 +79,10 @@ void check_form(const ModelConfig& c) {
                                                : "ffn_biases";
   require_argument(!c.biases || !(c.qkv_biases || c.attention_output_bias || c.ffn_biases),
                    kModelConfigOrigin, some, " is for models with biases 0");
-  require_argument(c.ffn == FeedForward::plain || c.activation == Activation::silu,
-                   kModelConfigOrigin, "activation",
-                   " must be silu with the feed-forward swiglu, got ", enum_name(c.activation));
+  const Activation gate = c.ffn == FeedForward::geglu ? Activation::gelu : Activation::silu;
+  require_argument(c.ffn == FeedForward::plain || c.activation == gate, kModelConfigOrigin,
+                   "activation", " must be ", enum_name(gate), " with the feed-forward ",
+                   enum_name(c.ffn), ", got ", enum_name(c.activation));
   require_argument(c.kv_heads <= c.heads, kModelConfigOrigin, "kv_heads", " must be 0 to ", c.heads,
                    ", got ", c.kv_heads);
   require_argument(c.heads % attention.key_heads == 0, kModelConfigOrigin, "kv_heads",

@@ -17,6 +17,7 @@ bool is_gated(FeedForward kind) {
     case FeedForward::plain:
       return false;
     case FeedForward::swiglu:
+    case FeedForward::geglu:
       return true;
   }
   fail(ErrorCode::internal, "model", "the feed-forward kind ", static_cast<int>(kind),
@@ -25,6 +26,7 @@ bool is_gated(FeedForward kind) {
 
 NormPlacement norm_placement(const ModelConfig& c) {
   if (c.norm_outputs) return NormPlacement::on_output;
+  if (c.sandwich_norm) return NormPlacement::sandwich;
   return c.pre_norm ? NormPlacement::before : NormPlacement::after;
 }
 
@@ -54,13 +56,19 @@ StackSpec common_stack(const ModelConfig& c) {
                      .dropout = c.attention_dropout,
                      .qk_norm = c.qk_norm,
                      .no_rope_interval = c.no_rope_interval,
-                     .scale = c.attention_scale};
+                     .scale = c.attention_scale,
+                     .window = c.sliding_window,
+                     .full_interval = c.full_attention_interval};
   if (c.positions == Positions::rotary) {
     RotaryAngles& angles = stack.attention.rotary.emplace();
     angles = {c.rope_theta,     c.rope_factor,     c.rope_original_positions,
               c.rope_low_turns, c.rope_high_turns, c.rope_scaling};
     if (c.rope_scaling == RopeScaling::yarn)
       angles.magnitude = c.rope_magnitude > 0 ? c.rope_magnitude : yarn_magnitude(c.rope_factor);
+    if (c.rope_local_theta > 0) {
+      stack.attention.window_rotary.emplace();
+      stack.attention.window_rotary->theta = c.rope_local_theta;
+    }
   }
   stack.feed_forward = {.width = c.ffn_width,
                         .gated = is_gated(c.ffn),

@@ -94,7 +94,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
     rotary.heads = spec_.heads;
     rotary.kv_heads = spec_.key_heads;
     rotary.head_dim = spec_.head_dim;
-    rotary.angles = *spec_.rotary;
+    rotary.angles = spec_.angles_of(layer);
     rotary.in_place = true;  // neither a GEMM nor qk_norm keeps its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
@@ -104,6 +104,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
   if (cache) cache->append(context, layer, qkv, key_column);
   const bool decode_step = cache && !cache->is_prefill();
   ops::AttentionOptions options = attention_options(spec_, causal_ && !decode_step, dropout);
+  options.window = spec_.window_of(layer);
   Tensor mixed;
   if (decode_step) {
     options.max_keys = cache->longest() + 1;

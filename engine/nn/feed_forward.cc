@@ -45,7 +45,7 @@ PendingBias FeedForward::forward(Context& context, const Tensor& x, const Dropou
         ops::bias_act_dropout(context, linear(context, x, up), up_.bias(), activation_, dropout);
     return down_.forward_pending_bias(context, activated);
   }
-  const Tensor gated = ops::swiglu(context, up_.forward(context, x));
+  const Tensor gated = ops::gated_unit(context, up_.forward(context, x), activation_);
   const Tensor kept = dropout.active() ? ops::dropout(context, gated, dropout) : gated;
   return down_.forward_pending_bias(context, kept);
 }

@@ -1,5 +1,5 @@
-// The feed-forward sublayer: activation(x U + b) D, or SwiGLU (silu(x G) * x U) D (Shazeer, arXiv
-// 2002.05202).
+// The feed-forward sublayer: activation(x U + b) D, or SwiGLU and GEGLU, (activation(x G) * x U) D
+// (Shazeer, arXiv 2002.05202).
 #pragma once
 
 #include <string>

@@ -28,7 +28,8 @@ enum class Role : uint8_t {
   logits,
   query_norm,  // of queries and keys, see AttentionSpec::qk_norm
   key_norm,
-  embedding_norm
+  embedding_norm,
+  output_norm  // of what a sublayer gives, in a block that also has a norm of its input
 };
 
 // The tensor of its module that a parameter is. `weight` is also the outer factor of a factorized

@@ -23,8 +23,9 @@ LayerSharing layer_sharing(int64_t layers, const std::vector<int64_t>& tied = {}
 // The layers that are their own owners, ascending.
 std::vector<int64_t> distinct_layers(const LayerSharing& sharing);
 
-// x + sublayer(norm(x)), norm(x + sublayer(x)), or x + norm(sublayer(x)).
-enum class NormPlacement : uint8_t { before, after, on_output };
+// x + sublayer(norm(x)), norm(x + sublayer(x)), x + norm(sublayer(x)), or x +
+// norm(sublayer(norm'(x))).
+enum class NormPlacement : uint8_t { before, after, on_output, sandwich };
 
 struct NormSpec {
   Norm kind = Norm::layer;  // an RMS norm has no bias
@@ -42,6 +43,10 @@ struct AttentionSpec {
   QkNorm qk_norm = QkNorm::none;            // of self-attention
   int64_t no_rope_interval = 0;  // every such layer of the stack is not rotated; 0: all are
   double scale = 0;              // of scores; 0: 1 / sqrt(head_dim)
+  // Keys that a query of self-attention sees at most, its own token included; 0: all before it.
+  int64_t window = 0;
+  int64_t full_interval = 0;  // every such layer of the stack has no window; 0: all have it
+  std::optional<RotaryAngles> window_rotary = {};  // of layers with a window; none: as the others
 
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return key_heads * head_dim; }
@@ -49,11 +54,19 @@ struct AttentionSpec {
   bool rotates(int64_t layer) const {
     return rotary && (no_rope_interval == 0 || (layer + 1) % no_rope_interval != 0);
   }
+  // 0: the layer has none
+  int64_t window_of(int64_t layer) const {
+    return full_interval == 0 || (layer + 1) % full_interval != 0 ? window : 0;
+  }
+  // Of a layer that rotates().
+  const RotaryAngles& angles_of(int64_t layer) const {
+    return window_rotary && window_of(layer) > 0 ? *window_rotary : *rotary;
+  }
 };
 
 struct FeedForwardSpec {
   int64_t width = 0;   // inside
-  bool gated = false;  // SwiGLU; `activation` is then silu
+  bool gated = false;  // `activation` is then silu (SwiGLU) or gelu (GEGLU)
   Activation activation = Activation::relu;
   bool bias = true;
   double dropout = 0;  // after the activation
@@ -73,7 +86,10 @@ struct StackSpec {
   double residual_scale = 1;       // of what every sublayer adds, where the norm is RMS norm
 
   int64_t layers() const { return static_cast<int64_t>(sharing.owners.size()); }
-  bool pre_norm() const { return norm.placement == NormPlacement::before; }
+  // Blocks pass on the normalised input of the next one beside the residual stream.
+  bool pre_norm() const {
+    return norm.placement == NormPlacement::before || norm.placement == NormPlacement::sandwich;
+  }
   bool ends_with_norm() const { return norm.placement != NormPlacement::after; }
   // LinearOptions::depth of the layers with this set of parameters.
   int64_t init_depth(int64_t set) const { return depth_scaled_init ? set + 1 : 0; }

@@ -24,10 +24,17 @@ TransformerBlock::TransformerBlock(ParameterStore& store, const std::string& pre
   const auto norm = [&](const char* name, const Place& place) {
     return Norm(store, prefix + name, spec.norm, spec.width, place);
   };
+  const auto output_norm = [&](const char* name, const Place& place) {
+    return Norm(store, prefix + name, spec.norm, spec.width, place, Role::output_norm);
+  };
   const int64_t set = spec.sharing.sets.at(static_cast<size_t>(layer));
   attention_norm_ = norm(".attention_norm", attention);
   if (has_cross_attention_) cross_norm_ = norm(".cross_norm", cross);
   ffn_norm_ = norm(".ffn_norm", ffn);
+  if (placement_ == NormPlacement::sandwich) {
+    attention_output_norm_ = output_norm(".attention_output_norm", attention);
+    ffn_output_norm_ = output_norm(".ffn_output_norm", ffn);
+  }
   attention_ = SelfAttention(store, prefix + ".attention", spec, set, attention);
   if (has_cross_attention_)
     cross_attention_ = CrossAttention(store, prefix + ".cross", spec, set, cross);
@@ -42,7 +49,8 @@ TransformerBlock TransformerBlock::as_layer(int64_t layer, uint32_t dropout_laye
 }
 
 ResidualStream TransformerBlock::begin(Context& context, const Tensor& embedded) const {
-  const bool pre_norm = placement_ == NormPlacement::before;
+  const bool pre_norm =
+      placement_ == NormPlacement::before || placement_ == NormPlacement::sandwich;
   return {embedded, pre_norm ? attention_norm_.forward(context, embedded) : embedded};
 }
 
@@ -53,6 +61,11 @@ ResidualStream TransformerBlock::add(Context& context, PendingBias output,
   switch (placement_) {
     case NormPlacement::before: {
       Norm::Sum sum = next_norm.fused_add(context, output, stream.residual, dropout);
+      return {sum.sum, sum.normed, std::move(sum.recompute)};
+    }
+    case NormPlacement::sandwich: {
+      Norm::Sum sum = next_norm.fused_add(context, {own_norm.forward(context, output.matmul), {}},
+                                          stream.residual, dropout);
       return {sum.sum, sum.normed, std::move(sum.recompute)};
     }
     case NormPlacement::after: {
@@ -76,15 +89,17 @@ ResidualStream TransformerBlock::forward(Context& context, ResidualStream stream
 
   PendingBias output = attention_.forward(context, stream.input, inputs.sequences,
                                           dropout(attention_dropout_), inputs.cache, layer_);
+  const bool sandwich = placement_ == NormPlacement::sandwich;
   stream = add(context, output, stream, has_cross_attention_ ? cross_norm_ : ffn_norm_,
-               attention_norm_, dropout(dropout_));
+               sandwich ? attention_output_norm_ : attention_norm_, dropout(dropout_));
   if (has_cross_attention_) {
     output = cross_attention_.forward(context, stream.input, inputs.sequences, inputs.encoder,
                                       layer_, dropout(attention_dropout_), decode_step);
     stream = add(context, output, stream, ffn_norm_, cross_norm_, dropout(dropout_));
   }
   output = feed_forward_.forward(context, stream.input, dropout(ffn_dropout_));
-  return add(context, output, stream, next_norm, ffn_norm_, dropout(dropout_));
+  return add(context, output, stream, next_norm, sandwich ? ffn_output_norm_ : ffn_norm_,
+             dropout(dropout_));
 }
 
 }  // namespace trafo::nn

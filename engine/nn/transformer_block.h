@@ -4,7 +4,8 @@
 // Pre-norm normalises what a sublayer reads, post-norm what it and the residual sum to. Either way
 // one fused op between two sublayers adds bias, dropout and residual and applies the norm. In a
 // pre-norm block the last of these ops applies the norm that the next block begins with. A norm of
-// outputs is applied to what the sublayer gives, before dropout and the residual connection.
+// outputs is applied to what the sublayer gives, before dropout and the residual connection. A
+// sandwich has that norm and pre-norm's.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +37,10 @@ struct BlockInputs {
 
 class TransformerBlock {
  public:
-  // Declares `prefix`.attention_norm, .cross_norm, .ffn_norm, .attention, .cross and .ffn, those
-  // that the block has. `layer` is the block's number in the stack, from 0; `dropout_layer` its
-  // number among all layers of the model that drop out (DropoutPass).
+  // Declares `prefix`.attention_norm, .cross_norm, .ffn_norm, .attention_output_norm,
+  // .ffn_output_norm, .attention, .cross and .ffn, those that the block has. `layer` is the block's
+  // number in the stack, from 0; `dropout_layer` its number among all layers of the model that drop
+  // out (DropoutPass).
   TransformerBlock(ParameterStore& store, const std::string& prefix, const StackSpec& spec,
                    int64_t layer, uint32_t dropout_layer);
 
@@ -58,6 +60,8 @@ class TransformerBlock {
   const Norm& first_norm() const { return attention_norm_; }
 
  private:
+  // own_norm: of the sublayer's input (pre-norm), sum (post-norm) or output; of a sandwich, the
+  // last.
   ResidualStream add(Context& context, PendingBias output, const ResidualStream& stream,
                      const Norm& next_norm, const Norm& own_norm, const Dropout& dropout) const;
 
@@ -68,6 +72,7 @@ class TransformerBlock {
   int64_t layer_;
   uint32_t dropout_layer_;
   Norm attention_norm_, cross_norm_, ffn_norm_;
+  Norm attention_output_norm_, ffn_output_norm_;  // of a sandwich
   SelfAttention attention_;
   CrossAttention cross_attention_;
   FeedForward feed_forward_;

@@ -65,6 +65,7 @@ void print_table_row(const Json& row) {
   }
   std::string name = row.contains("op") ? row["op"] : row["sec"];
   if (row.value("causal", false)) name += " causal";
+  if (row.contains("window")) name += concat(" window ", row["window"].get<int64_t>());
   const bool flops = row.contains("fw_TF") || row.contains("bw_TF");
   std::fprintf(stderr, "%-28s %-8s %-20s %10s %10s %7s %7s %7s %7s %8s %8s\n", name.c_str(),
                row["dt"].get<std::string>().c_str(), row["shape"].dump().c_str(),

@@ -23,13 +23,19 @@ constexpr double kMostScores = 3e8;          // that the reference form may stor
 struct AttentionCase {
   int64_t sequences, heads, length, head_dim;
   bool causal;
+  int64_t window = 0;
 
   int64_t tokens() const { return sequences * length; }
   int64_t width() const { return heads * head_dim; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
+  // The first key that a query sees before key `end`.
+  int64_t first_key(int64_t end) const {
+    return window > 0 ? std::max<int64_t>(0, end - window) : 0;
+  }
   double operations() const {  // of the forward pass; half of the scores under a causal mask
-    return 4.0 * static_cast<double>(sequences * heads) * static_cast<double>(length * length) *
-           static_cast<double>(head_dim) * (causal ? 0.5 : 1);
+    const auto all = static_cast<double>(length), outside = static_cast<double>(first_key(length));
+    const double scores = causal ? (all * all - outside * outside) / 2 : all * all;
+    return 4.0 * static_cast<double>(sequences * heads) * scores * static_cast<double>(head_dim);
   }
 };
 
@@ -112,28 +118,28 @@ struct Reference {
     return matrix.data() + static_cast<int64_t>(i) * c.head_dim;
   }
   void add_query(int64_t i, Matrix& key_part, Matrix& value_part) {
-    const int64_t keys = c.causal ? i + 1 : c.length, d = c.head_dim;
-    std::vector<double> p(static_cast<size_t>(keys)), dp(p.size());
+    const int64_t keys = c.causal ? i + 1 : c.length, first = c.first_key(keys), d = c.head_dim;
+    std::vector<double> p(static_cast<size_t>(keys), -INFINITY), dp(p.size());
     double highest = -INFINITY, total = 0, mean = 0;
-    for (int64_t j = 0; j < keys; ++j) {
+    for (int64_t j = first; j < keys; ++j) {
       p[static_cast<size_t>(j)] = c.scale() * dot(row(q, i), row(k, j), d);
       highest = std::max(highest, p[static_cast<size_t>(j)]);
     }
     for (double& value : p) total += value = std::exp(value - highest);
     for (double& value : p) value /= total;
-    for (int64_t j = 0; j < keys; ++j) {
+    for (int64_t j = first; j < keys; ++j) {
       dp[static_cast<size_t>(j)] = dot(row(dout, i), row(v, j), d);
       mean += p[static_cast<size_t>(j)] * dp[static_cast<size_t>(j)];
     }
     for (size_t n = 0; n < checked.size(); ++n) {
       if (checked[n] == i)  // one thread has this query
-        for (int64_t j = 0; j < keys; ++j) {
+        for (int64_t j = first; j < keys; ++j) {
           const auto at = static_cast<size_t>(j);
           add_scaled(sum_row(out, n), p[at], row(v, j), d);
           add_scaled(sum_row(dq, n), c.scale() * p[at] * (dp[at] - mean), row(k, j), d);
         }
       const int64_t j = checked[n];
-      if (j >= keys) continue;
+      if (j < first || j >= keys) continue;
       const auto at = static_cast<size_t>(j);
       add_scaled(sum_row(key_part, n), c.scale() * p[at] * (dp[at] - mean), row(q, i), d);
       add_scaled(sum_row(value_part, n), p[at], row(dout, i), d);
@@ -180,6 +186,7 @@ void attention_case(OpBench& bench, DType dtype, const AttentionCase& c) {
   options.heads = c.heads;
   options.head_dim = c.head_dim;
   options.causal = c.causal;
+  options.window = c.window;
   options.max_queries = options.max_keys = c.length;
   const auto fused = [&](const Tensor& packed) {
     return ops::attention(context, {packed, 0}, {packed, c.width()}, {packed, 2 * c.width()},
@@ -191,6 +198,7 @@ void attention_case(OpBench& bench, DType dtype, const AttentionCase& c) {
   run.dtype = dtype;
   run.shape = shape;
   run.extra["causal"] = c.causal;
+  if (c.window > 0) run.extra["window"] = c.window;
   run.full = c.operations() >= 5e9;
   run.forward_operations = c.operations();
   run.backward_operations = 2.5 * c.operations();
@@ -200,7 +208,7 @@ void attention_case(OpBench& bench, DType dtype, const AttentionCase& c) {
   Tensor penalty;
   const double scores =
       static_cast<double>(c.sequences * c.heads) * static_cast<double>(c.length * c.length);
-  if (bench.reference && scores <= kMostScores) {
+  if (bench.reference && c.window == 0 && scores <= kMostScores) {
     std::vector<double> hidden;
     for (int64_t i = 0; i < c.length; ++i)
       for (int64_t j = 0; j < c.length; ++j) hidden.push_back(j > i ? -1e9 : 0);
@@ -220,11 +228,13 @@ void attention_case(OpBench& bench, DType dtype, const AttentionCase& c) {
 }  // namespace
 
 void bench_attention(OpBench& bench) {
-  std::vector<AttentionCase> cases{{16, 12, 1024, 64, true},  {64, 8, 64, 64, false},
-                                   {64, 8, 128, 64, true},    {4, 16, 4096, 128, true},
-                                   {4, 16, 4096, 128, false}, {2, 16, 16384, 128, true},
-                                   {8, 16, 4096, 64, true}};
-  if (bench.quick) cases = {{4, 2, 64, 64, false}, {4, 2, 128, 64, true}};
+  std::vector<AttentionCase> cases{
+      {16, 12, 1024, 64, true}, {64, 8, 64, 64, false},        {64, 8, 128, 64, true},
+      {4, 16, 4096, 128, true}, {4, 16, 4096, 128, false},     {2, 16, 16384, 128, true},
+      {8, 16, 4096, 64, true},  {2, 16, 8192, 64, true},       {2, 16, 8192, 64, true, 1024},
+      {2, 16, 8192, 128, true}, {2, 16, 8192, 128, true, 1024}};
+  if (bench.quick)
+    cases = {{4, 2, 64, 64, false}, {4, 2, 128, 64, true}, {2, 2, 256, 64, true, 100}};
   for (const DType dtype : bench.dtypes_or({bench.on_cpu() ? DType::f32 : DType::bf16}))
     for (const AttentionCase& c : cases)
       guarded(bench, {{"sec", "attn"}, {"dt", dtype_name(dtype)}},

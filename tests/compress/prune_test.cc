@@ -360,6 +360,10 @@ TEST(Prune, LayersAndHeadsThatDependOnTheOthersStay) {
   ModelConfig smollm3 = llama_of(pruned_form("lm")), olmo2 = smollm3;
   smollm3.no_rope_interval = 2;
   refused(smollm3, {.decoder_layers = 1}, "decoder_layers: no layer is removed from a model with");
+  smollm3.no_rope_interval = 0;
+  smollm3.sliding_window = 4;
+  smollm3.full_attention_interval = 2;
+  refused(smollm3, {.decoder_layers = 1}, "decoder_layers: no layer is removed from a model with");
   olmo2.qk_norm = QkNorm::whole;
   refused(olmo2, {.decoder_head_share = 0.5}, "decoder_head_share: no head is removed");
 }

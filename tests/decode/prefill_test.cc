@@ -28,7 +28,9 @@ std::vector<NamedConfig> prefill_forms() {
           {"Llama", llama_of(lm)},
           {"GroupedQuery", llama_of(lm, 1)},
           {"NormedQueries", qwen3_of(lm, 1)},
-          {"NormedAfterRotary", qwen3_of(lm, 1, true, QkNorm::head_after_rotary)}};
+          {"NormedAfterRotary", qwen3_of(lm, 1, true, QkNorm::head_after_rotary)},
+          {"Window", mistral_of(lm, 4, 1)},
+          {"WindowsInTurn", gemma3_of(lm, 3)}};
 }
 
 class Prefill : public ::testing::TestWithParam<NamedConfig> {

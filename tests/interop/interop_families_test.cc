@@ -40,7 +40,6 @@ TEST_F(ImportTest, Qwen3) {
     refused_import(directory, code, text);
     write_file_atomically(directory / "config.json", before);
   };
-  refused("use_sliding_window", true, "sliding_window is 4, below");
   refused("layer_types", {"full_attention", "sliding_attention"}, "layer_types has sliding");
   refused("layer_types", "full_attention", "layer_types must be a list", ErrorCode::corrupt_file);
   refused("layer_types", {1}, "layer_types must be a list", ErrorCode::corrupt_file);
@@ -52,7 +51,112 @@ TEST_F(ImportTest, Qwen3) {
   refused("model_type", "qwen4",
           "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, gpt2, llama, mistral, "
           "qwen2, qwen3, phi3, "
-          "hunyuan_v1_dense, smollm3, granite and olmo2 can be");
+          "hunyuan_v1_dense, smollm3, granite, olmo2 and gemma3_text can be");
+}
+
+TEST_F(ImportTest, WindowsOfMistralAndQwen) {
+  ModelConfig config = mistral_of(llama_config(1, true), 8, 1);
+  const fs::path mistral = llama("mistral", config);
+  EXPECT_EQ(imported(mistral).model->config(), config);
+  edit_config(mistral, [](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "mistral");
+    EXPECT_EQ(json["sliding_window"], 8);
+    EXPECT_FALSE(json.contains("attention_bias"));
+    json.erase("sliding_window");  // 4096 then, more than there are positions
+  });
+  EXPECT_EQ(imported(mistral).model->config().sliding_window, 0);
+  for (const ExportFormat format :
+       {ExportFormat::ctranslate2, ExportFormat::onnx, ExportFormat::gguf})
+    expect_error(ErrorCode::unsupported, "cannot express a window of attention (sliding_window 8)",
+                 [&] { exported(*model_, format, "none"); });
+
+  config = llama_config(1, true);
+  config.qk_norm = QkNorm::head;
+  config.sliding_window = 5;
+  for (const int64_t interval : {0, 2}) {
+    config.full_attention_interval = interval;
+    const fs::path directory = llama(concat("qwen3-", interval), config);
+    EXPECT_EQ(imported(directory).model->config(), config);
+    edit_config(directory, [&](FileJson& json) {
+      EXPECT_EQ(json["model_type"], "qwen3");
+      EXPECT_EQ(json["use_sliding_window"], true);
+      EXPECT_EQ(json["layer_types"][1], interval == 0 ? "sliding_attention" : "full_attention");
+      json["layer_types"] = {"full_attention", "sliding_attention"};
+    });
+    refused_import(directory, ErrorCode::unsupported, "layer_types must have layers without");
+    edit_config(directory, [](FileJson& json) { json["layer_types"] = {"sliding_attention"}; });
+    refused_import(directory, ErrorCode::corrupt_file, "layer_types has 1 kinds, there are 2");
+  }
+}
+
+TEST_F(ImportTest, Gemma3) {
+  ModelConfig config = gemma3_of(llama_config(1, true), 6, 1);
+  config.attention_scale = std::pow(10.0, -0.5);
+  const fs::path directory = llama("gemma3", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  const std::string written = read_text_file(directory / "config.json", 1 << 20);
+  const auto with = [&](const std::function<void(FileJson&)>& change) {
+    write_file_atomically(directory / "config.json", written);
+    edit_config(directory, change);
+  };
+  with([](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "gemma3_text");
+    EXPECT_EQ(json["query_pre_attn_scalar"], 10);
+    EXPECT_EQ(json["hidden_activation"], "gelu_pytorch_tanh");
+    EXPECT_EQ(json["rope_local_base_freq"], 100);
+    json.erase("layer_types");
+    json["sliding_window_pattern"] = 2;
+    json["rope_parameters"] = {
+        {"full_attention", {{"rope_type", "linear"}, {"rope_theta", 1e6}, {"factor", 8}}},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 100}}}};
+    for (const char* key : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) json.erase(key);
+  });
+  EXPECT_EQ(imported(directory).model->config(), config);
+  const auto refused = [&](const char* key, const FileJson& value, const char* text,
+                           ErrorCode code = ErrorCode::unsupported) {
+    with([&](FileJson& json) { json[key] = value; });
+    refused_import(directory, code, text);
+  };
+  refused("final_logit_softcapping", 30, "final_logit_softcapping is given");
+  refused("attn_logit_softcapping", 50, "attn_logit_softcapping is given");
+  refused("use_bidirectional_attention", true, "use_bidirectional_attention");
+  refused("sliding_window", nullptr, "sliding_window is null");
+  refused("layer_types", {"full_attention", "sliding_attention"}, "layer_types must have layers");
+  refused("hidden_activation", "silu", "activation must be gelu", ErrorCode::corrupt_file);
+  refused("query_pre_attn_scalar", 0, "query_pre_attn_scalar must be above 0",
+          ErrorCode::corrupt_file);
+  refused("rope_parameters", FileJson::object(), "rope_scaling is given");
+  with([](FileJson& json) {
+    json.erase("rope_scaling");
+    json["rope_parameters"] = {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}};
+  });
+  refused_import(directory, ErrorCode::unsupported, "rope_type is linear; there is default");
+  with([](FileJson& json) {
+    json.erase("rope_scaling");
+    json["rope_parameters"] = {{"rope_type", "default"}};
+  });
+  refused_import(directory, ErrorCode::unsupported, "rope_type");
+  // The usual pattern has its first layer without a window behind the last one here.
+  with([](FileJson& json) {
+    json.erase("layer_types");
+    json.erase("query_pre_attn_scalar");
+  });
+  ModelConfig usual = config;
+  usual.full_attention_interval = 0;
+  usual.attention_scale = 1.0 / 16;
+  EXPECT_EQ(imported(directory).model->config(), usual);
+
+  config.attention_scale = 0.3;
+  expect_error(ErrorCode::unsupported, "attention_scale 0.3",
+               [&] { exported(*model_of(config), ExportFormat::hf_llama, "scale"); });
+  config.attention_scale = 0;
+  config.rope_local_theta = 0;
+  expect_error(ErrorCode::unsupported, "no rope_local_theta",
+               [&] { exported(*model_of(config), ExportFormat::hf_llama, "local"); });
+  config.embedding_scale = 3;
+  expect_error(ErrorCode::unsupported, "embedding_scale 3",
+               [&] { exported(*model_of(config), ExportFormat::hf_llama, "embeddings"); });
 }
 
 TEST_F(ImportTest, Hunyuan) {
@@ -183,7 +287,7 @@ TEST_F(ImportTest, KeysOfEveryClass) {
                                    {"gpt_oss", "mixtures of experts are not supported"},
                                    {"qwen3_5", "gated delta nets are not supported"},
                                    {"lfm2", "short convolutions are not supported"},
-                                   {"gemma3_text", "soft caps are not supported"}})
+                                   {"gemma2", "soft caps of logits are not supported"}})
     refused("model_type", type, kind);
 }
 
@@ -255,7 +359,9 @@ TEST_F(ImportTest, JoinedMatricesOfPhi3) {
       refused_import(directory, ErrorCode::unsupported, text);
       write_file_atomically(directory / "config.json", before);
     };
-    refused("sliding_window", 8, "sliding_window is 8, below");
+    edit_config(directory, [](FileJson& json) { json["sliding_window"] = 8; });
+    EXPECT_EQ(imported(directory).model->config().sliding_window, 8);
+    edit_config(directory, [](FileJson& json) { json["sliding_window"] = nullptr; });
     refused("rope_scaling", {{"type", "longrope"}}, "type is longrope; there is default");
     refused("rope_scaling", {{"type", "yarn"}, {"factor", 2}}, "type is yarn; there is default");
     refused("partial_rotary_factor", 0.75, "partial_rotary_factor is 0.75");

@@ -422,6 +422,8 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"activation", [](ModelSpec& s) { s.decoder.feed_forward.activation = Activation::silu; }},
     {"norm_epsilon", [](ModelSpec& s) { s.decoder.norm.epsilon = 0.5; }},
     {"no_rope_interval", [](ModelSpec& s) { s.decoder.attention.no_rope_interval = 4; }},
+    {"sliding_window", [](ModelSpec& s) { s.decoder.attention.window = 4; }},
+    {"rope_local_theta", [](ModelSpec& s) { s.decoder.attention.window_rotary.emplace(); }},
     {"attention_scale", [](ModelSpec& s) { s.decoder.attention.scale = 0.5; }},
     {"residual_scale", [](ModelSpec& s) { s.decoder.residual_scale = 0.5; }},
     {"logits_divisor", [](ModelSpec& s) { s.output.divisor = 2; }},

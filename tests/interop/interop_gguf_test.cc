@@ -144,10 +144,16 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
   olmo2.qk_norm = QkNorm::whole;
   ModelConfig hunyuan = gguf_config(1, true);
   hunyuan.qk_norm = QkNorm::head_after_rotary;
+  ModelConfig gemma3 = gemma3_of(gguf_config(1, true), 5, 1);
+  gemma3.decoder_layers = 7;
+  gemma3.full_attention_interval = 6;
+  gemma3.rope_local_theta = 1e4;
+  gemma3.attention_scale = 0;
   for (const auto& [name, config] : {std::pair{"smollm3", smollm3},
                                      {"granite", granite},
                                      {"olmo2", olmo2},
-                                     {"hunyuan-dense", hunyuan}}) {
+                                     {"hunyuan-dense", hunyuan},
+                                     {"gemma3", gemma3}}) {
     const auto model = model_of(config);
     EXPECT_EQ(gguf(*model, ExportWeights::float32, name), 0) << name;
     const GgufReader in = reader(name);
@@ -163,10 +169,28 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
     EXPECT_EQ(read.logits_divisor, config.logits_divisor);
     EXPECT_EQ(read.norm_outputs, config.norm_outputs);
     EXPECT_EQ(read.qk_norm, config.qk_norm);
+    EXPECT_EQ(read.sliding_window, config.sliding_window);
+    EXPECT_EQ(read.full_attention_interval, config.full_attention_interval);
+    EXPECT_EQ(read.rope_local_theta, config.rope_local_theta);
+    EXPECT_EQ(read.rope_factor, config.rope_factor);
+    EXPECT_EQ(read.sandwich_norm, config.sandwich_norm);
+    EXPECT_EQ(read.ffn, config.ffn);
     fs::remove_all(path(name));
   }
   smollm3.no_rope_interval = 2;  // llama.cpp knows 4 alone
   gguf_refused(smollm3, ExportWeights::float32, "no_rope_interval 2, it has");
+  ModelConfig other = gemma3;  // llama.cpp knows these by itself, too
+  other.full_attention_interval = 2;
+  gguf_refused(other, ExportWeights::float32, "a window of attention (sliding_window 5)");
+  other = gemma3;
+  other.rope_local_theta = 100;
+  gguf_refused(other, ExportWeights::float32, "(rope_local_theta)");
+  other = gemma3;
+  other.attention_scale = 0.3;
+  gguf_refused(other, ExportWeights::float32, "attention_scale 0.3");
+  other = gemma3;
+  other.decoder_layers = 62;
+  gguf_refused(other, ExportWeights::float32, "Gemma 3 with 62 layers");
 }
 
 TEST_F(GgufTest, TypesOfTensors) {

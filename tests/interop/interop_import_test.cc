@@ -378,8 +378,14 @@ TEST_F(ImportTest, SettingsOfLlamasRelatives) {
     json["sliding_window"] = 4;  // not used
   });
   EXPECT_EQ(imported(qwen2).model->config(), config);
+  // The usual max_window_layers are more than there are.
   edit_config(qwen2, [](FileJson& json) { json["use_sliding_window"] = true; });
-  refused_import(qwen2, ErrorCode::unsupported, "sliding_window is 4, below");
+  EXPECT_EQ(imported(qwen2).model->config(), config);
+  edit_config(qwen2, [](FileJson& json) { json["max_window_layers"] = 1; });
+  refused_import(qwen2, ErrorCode::unsupported, "max_window_layers must have layers without");
+  edit_config(qwen2, [](FileJson& json) { json["max_window_layers"] = 0; });
+  config.sliding_window = 4;
+  EXPECT_EQ(imported(qwen2).model->config(), config);
 
   const fs::path mistral = llama("mistral");
   const auto window = [&](const FileJson& value) {
@@ -393,7 +399,15 @@ TEST_F(ImportTest, SettingsOfLlamasRelatives) {
     EXPECT_EQ(imported(mistral).model->config(), model_->config());
   }
   window(8);
-  refused_import(mistral, ErrorCode::unsupported, "sliding_window is 8, below");
+  EXPECT_EQ(imported(mistral).model->config().sliding_window, 8);
+  EXPECT_EQ(imported(mistral).model->config().full_attention_interval, 0);
+  edit_config(mistral, [](FileJson& json) {
+    json["layer_types"] = {"sliding_attention", "full_attention"};
+  });
+  refused_import(mistral, ErrorCode::unsupported, "layer_types has full_attention");
+  edit_config(mistral, [](FileJson& json) { json.erase("layer_types"); });
+  window(0);
+  refused_import(mistral, ErrorCode::corrupt_file, "sliding_window");
   window(nullptr);
   edit_config(mistral, [](FileJson& json) { json.erase("num_key_value_heads"); });
   refused_import(mistral, ErrorCode::corrupt_file, "has no num_key_value_heads");

@@ -1,6 +1,8 @@
 // The Llama form of the decoder for tests: RMS norm, rotary positions, SwiGLU, no biases.
 #pragma once
 
+#include <cmath>
+
 #include "engine/models/model_config.h"
 
 namespace trafo::testing {
@@ -24,6 +26,30 @@ inline ModelConfig qwen3_of(const ModelConfig& config, int64_t kv_heads = 0, boo
   ModelConfig form = llama_of(config, kv_heads, tied);
   form.qk_norm = norm;
   form.head_width = form.width / form.heads + 4;
+  return form;
+}
+
+// A window of attention in all layers (Mistral 7B v0.1).
+inline ModelConfig mistral_of(const ModelConfig& config, int64_t window, int64_t kv_heads = 0) {
+  ModelConfig form = llama_of(config, kv_heads);
+  form.sliding_window = window;
+  return form;
+}
+
+// Gemma 3: a window in all layers but every second one, with other angles in these.
+inline ModelConfig gemma3_of(const ModelConfig& config, int64_t window, int64_t kv_heads = 0,
+                             bool tied = true) {
+  ModelConfig form = qwen3_of(config, kv_heads, tied);
+  form.ffn = FeedForward::geglu;
+  form.activation = Activation::gelu;
+  form.sandwich_norm = true;
+  form.embedding_scale = std::sqrt(static_cast<double>(form.width));
+  form.attention_scale = 0.3;
+  form.rope_theta = 1e6;
+  form.rope_factor = 8;
+  form.sliding_window = window;
+  form.full_attention_interval = 2;
+  form.rope_local_theta = 100;
   return form;
 }
 

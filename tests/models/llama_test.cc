@@ -60,6 +60,18 @@ ModelConfig tiny_scaled(double dropout = 0.2) {
   return config;
 }
 
+ModelConfig tiny_mistral(double dropout = 0.2) {
+  ModelConfig config = mistral_of(tiny_config(Architecture::decoder_lm, dropout), 3, 1);
+  config.decoder_layers = 2;
+  return config;
+}
+
+ModelConfig tiny_gemma3(double dropout = 0.2) {
+  ModelConfig config = gemma3_of(tiny_config(Architecture::decoder_lm, dropout), 3, 1);
+  config.decoder_layers = 2;  // one with a window and one without
+  return config;
+}
+
 // Stretched by YaRN, with constants that are not the usual ones.
 ModelConfig stretched(ModelConfig config) {
   config.rope_theta = 100;
@@ -130,6 +142,53 @@ TEST(Llama, NormsOfOutputsAndOfWholeQueries) {
   EXPECT_EQ(shape("decoder.norm.weight"), (Shape{16}));
 }
 
+TEST(Llama, NormsOfInputsAndOutputs) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, tiny_gemma3(), 5);
+  for (const char* name :
+       {"attention_norm", "ffn_norm", "attention_output_norm", "ffn_output_norm"})
+    EXPECT_EQ(
+        model->parameters().shape(model->parameters().find(concat("decoder.0.", name, ".weight"))),
+        (Shape{16}))
+        << name;
+  // Weights of a block that are larger give the same outputs.
+  const auto large = make_model(*context, tiny_gemma3(0), 5),
+             small = make_model(*context, tiny_gemma3(0), 5);
+  for (const auto& [scaled, factor] : {std::pair{&large, 1e5f}, {&small, 1e3f}})
+    for (const char* name : {"attention.output.weight", "ffn.down.weight"}) {
+      ParameterStore& parameters = (*scaled)->parameters();
+      const Tensor& values = parameters.value(parameters.find(concat("decoder.1.", name)));
+      for (int64_t i = 0; i < values.numel(); ++i) values.data<float>()[i] *= factor;
+    }
+  const Batch batch = upload(*context, batches(1)[0], spec_of(tiny_gemma3()), DType::f32);
+  const NoGrad no_grad(*context);
+  const auto expected = context->values<float>(small->logits(*context, batch));
+  const auto found = context->values<float>(large->logits(*context, batch));
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-3) << i;
+}
+
+// With as many layers as tokens lie between them, a window still hides the first token of a long
+// text from the last.
+TEST(Llama, AWindowHidesWhatLiesFarBefore) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const NoGrad no_grad(*context);
+  const auto last_logits = [&](const ModelConfig& config, int32_t first) {
+    const auto model = make_model(*context, config, 5);
+    const Batch batch = upload(*context, batches(1)[0], spec_of(config), DType::f32);
+    batch.target_in.data<int32_t>()[0] = first;
+    const auto ends = context->values<int32_t>(batch.target_cu_seqlens);
+    const auto all = context->values<float>(model->logits(*context, batch));
+    const size_t width = static_cast<size_t>(config.vocabulary), end = static_cast<size_t>(ends[1]);
+    EXPECT_GT(end, 6u);  // two layers with a window of 3 see five tokens
+    return std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>((end - 1) * width),
+                              all.begin() + static_cast<std::ptrdiff_t>(end * width));
+  };
+  EXPECT_EQ(last_logits(tiny_mistral(0), 5), last_logits(tiny_mistral(0), 6));
+  ModelConfig whole = tiny_mistral(0);
+  whole.full_attention_interval = 2;
+  EXPECT_NE(last_logits(whole, 5), last_logits(whole, 6));
+}
+
 TEST(Llama, FurtherPartsAreForTheirForms) {
   const auto refused = [](const char* text, const std::function<void(ModelConfig&)>& change,
                           ModelConfig config = tiny_llama(1)) {
@@ -147,6 +206,24 @@ TEST(Llama, FurtherPartsAreForTheirForms) {
       "residual_scale", [](ModelConfig& c) { c.residual_scale = 0.5; }, plain);
   refused(
       "no_rope_interval", [](ModelConfig& c) { c.no_rope_interval = 4; }, plain);
+  refused("sandwich_norm goes with",
+          [](ModelConfig& c) { c.sandwich_norm = c.norm_outputs = true; });
+  refused("sandwich_norm goes with",
+          [](ModelConfig& c) { c.sandwich_norm = true, c.pre_norm = false; });
+  refused(
+      "sandwich_norm goes with", [](ModelConfig& c) { c.sandwich_norm = true; }, plain);
+  refused("full_attention_interval comes with sliding_window",
+          [](ModelConfig& c) { c.full_attention_interval = 2; });
+  refused("rope_local_theta comes with sliding_window",
+          [](ModelConfig& c) { c.rope_local_theta = 100; });
+  refused(
+      "rope_local_theta comes with rotary",
+      [](ModelConfig& c) { c.rope_local_theta = 100, c.sliding_window = 2; }, plain);
+  refused("activation must be gelu with the feed-forward geglu",
+          [](ModelConfig& c) { c.ffn = FeedForward::geglu; });
+  refused(
+      "sliding_window is for decoder-lm", [](ModelConfig& c) { c.sliding_window = 2; },
+      tiny_config(Architecture::encoder_decoder));
   const ModelConfig two = tiny_config(Architecture::encoder_decoder);
   refused(
       "embedding_scale", [](ModelConfig& c) { c.embedding_scale = 2; }, two);
@@ -184,7 +261,8 @@ TEST(Llama, GradientsInFloat64) {
   for (const ModelConfig& config :
        {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0)),
         tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)), stretched(tiny_qwen3(1, true, 0)),
-        tiny_hunyuan(1, false, 0), tiny_olmo2(0), tiny_scaled(0)}) {
+        tiny_hunyuan(1, false, 0), tiny_olmo2(0), tiny_scaled(0), tiny_mistral(0),
+        tiny_gemma3(0)}) {
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -229,12 +307,14 @@ PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute reco
 }
 
 TEST(Llama, RecomputingChangesNoBit) {
-  std::vector<ModelConfig> forms(6, tiny_llama(1));
+  std::vector<ModelConfig> forms(8, tiny_llama(1));
   forms[1].pre_norm = false;
   forms[2] = stretched(tiny_qwen3());
   forms[3] = tiny_hunyuan();
   forms[4] = tiny_olmo2();
   forms[5] = tiny_scaled();
+  forms[6] = tiny_mistral();
+  forms[7] = tiny_gemma3();
   for (ModelConfig& config : forms) {
     config.decoder_layers = 3;
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
@@ -250,7 +330,7 @@ TEST(Llama, RecomputingChangesNoBit) {
 TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   ModelConfig config = tiny_config(Architecture::decoder_lm);
-  std::vector<ModelConfig> forms(9, config);
+  std::vector<ModelConfig> forms(12, config);
   forms[0].positions = Positions::rotary;
   forms[1].ffn = FeedForward::swiglu;
   forms[1].activation = Activation::silu;
@@ -264,6 +344,9 @@ TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   forms[6].qk_norm = QkNorm::head_after_rotary;
   forms[7] = tiny_olmo2();
   forms[8] = tiny_scaled();
+  forms[9] = tiny_mistral();
+  forms[10] = tiny_gemma3();
+  forms[11].sliding_window = 2;  // with learned positions
   for (const ModelConfig& form : forms) {
     EXPECT_EQ(model_config_from_json(to_json(form)), form);
     const auto model = make_model(*context, form, 5);
@@ -353,8 +436,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(LlamaOnDevice, EqualsTheCpu) {
-  for (const ModelConfig& config : {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3()),
-                                    tiny_hunyuan(), tiny_olmo2(), tiny_scaled()}) {
+  for (const ModelConfig& config :
+       {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3()), tiny_hunyuan(), tiny_olmo2(),
+        tiny_scaled(), tiny_mistral(), tiny_gemma3()}) {
     const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
     const auto there = make_model(*context_, config, 5);
     const auto here = make_model(*cpu, config, 5);

@@ -56,6 +56,8 @@ std::vector<FormWithParts> forms_with_parts() {
     c.qk_norm = QkNorm::whole;
     c.norm_outputs = true;
   });
+  add("llama with norms of inputs and outputs", tied_form("llama"),
+      [](ModelConfig& c) { c.sandwich_norm = true; });
   return forms;
 }
 
@@ -63,6 +65,8 @@ const std::map<std::string, std::pair<Sublayer, std::vector<Role>>> kOfLayers = 
     {"attention_norm", {Sublayer::attention, {Role::norm}}},
     {"cross_norm", {Sublayer::cross_attention, {Role::norm}}},
     {"ffn_norm", {Sublayer::feed_forward, {Role::norm}}},
+    {"attention_output_norm", {Sublayer::attention, {Role::output_norm}}},
+    {"ffn_output_norm", {Sublayer::feed_forward, {Role::output_norm}}},
     {"attention.qkv", {Sublayer::attention, {Role::query, Role::key, Role::value}}},
     {"attention.query_norm", {Sublayer::attention, {Role::query_norm}}},
     {"attention.key_norm", {Sublayer::attention, {Role::key_norm}}},

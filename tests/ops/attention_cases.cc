@@ -35,6 +35,7 @@ struct AttentionCase {
   int64_t kv_heads = 0;
   Shape mask = {};     // its rank 0: no mask
   bool added = false;  // the mask is an input, and some of it -infinity; else int32
+  int64_t window = 0;
 
   int64_t width() const { return heads * head_dim; }
   int64_t kv_width() const { return (kv_heads > 0 ? kv_heads : heads) * head_dim; }
@@ -75,6 +76,7 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
     options.head_dim = c.head_dim;
     options.causal = c.causal;
     options.scale = c.scale;
+    options.window = c.window;
     options.dropout = c.dropout;
     if (c.mask.rank() > 0) {
       InputMaker maker(context, x[0].dtype(), 33);
@@ -110,6 +112,12 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
 AttentionCase with_mask(AttentionCase c, const Shape& mask, bool added) {
   c.mask = mask;
   c.added = added;
+  return c;
+}
+
+AttentionCase with_window(AttentionCase c, int64_t window) {
+  c.causal = true;
+  c.window = window;
   return c;
 }
 
@@ -168,6 +176,26 @@ OpCases attention_cases() {
       attention_case("masked, empty batch", with_mask({2, 2, {}, {}}, {1, 1, 1, 1}, false)),
       attention_case("masked, queries without keys",
                      with_mask({2, 2, {2, 3}, {0, 3}}, {2, 1, 3, 3}, true)),
+      attention_case("window, packed",
+                     with_window({2, 3, {4, 7, 1}, {4, 7, 1}, Layout::packed}, 3)),
+      attention_case("window of one key", with_window({2, 2, {5, 2}, {5, 2}, Layout::packed}, 1)),
+      attention_case("window, other numbers of keys than of queries",
+                     with_window({2, 2, {3, 6, 2, 0}, {9, 4, 0, 3}}, 2)),
+      attention_case("window longer than the sequences",
+                     with_window({1, 4, {3, 5}, {3, 5}, Layout::packed}, 6)),
+      attention_case("window inside of a tile",
+                     with_window({1, 1, {131}, {131}, Layout::packed}, 9)),
+      attention_case("window over tiles, dropout",
+                     with_window({1, 1, {200}, {200}, Layout::packed, true, 2, dropout}, 75)),
+      attention_case("window over tiles, more keys",
+                     with_window({1, 2, {70}, {201}, Layout::separate, true, 2}, 66)),
+      attention_case("window, grouped",
+                     with_window({4, 2, {6, 3}, {6, 3}, Layout::packed, true, 0, {}, 2}, 2)),
+      attention_case("window, scores of the other sign",
+                     with_window({2, 2, {7}, {7}, Layout::packed, true, -0.6}, 3)),
+      attention_case(
+          "window, masked pairs",
+          with_mask(with_window({2, 2, {4, 3}, {4, 3}, Layout::packed}, 2), {2, 2, 4, 4}, false)),
   };
 }
 

@@ -28,6 +28,7 @@ struct AttentionProblem {
   int64_t heads = 2, head_dim = 64;
   int64_t kv_heads = 2;
   bool causal = false;
+  int64_t window = 0;
   double sharpness = 1.5;  // scale * sqrt(head_dim)
   Dropout dropout{};
   int64_t max_queries = 0, max_keys = 0;  // bounds; choose the kernel, too
@@ -39,8 +40,8 @@ struct AttentionProblem {
   double scale() const { return sharpness / std::sqrt(static_cast<double>(head_dim)); }
   std::string text() const {
     return concat(heads, " heads, ", kv_heads, " of keys, head_dim ", head_dim,
-                  causal ? ", causal" : "", dropout.active() ? ", dropout" : "", ", up to ",
-                  max_queries, " and ", max_keys);
+                  causal ? ", causal" : "", window > 0 ? concat(", window ", window) : "",
+                  dropout.active() ? ", dropout" : "", ", up to ", max_queries, " and ", max_keys);
   }
 
  private:
@@ -52,9 +53,10 @@ struct AttentionProblem {
 };
 
 // Inputs and expected results, q, dout, out and dq [rows, width], the others [rows, kv_width],
-// without padding. `dk_rounding`: standard deviation of what rounding to bfloat16 adds to dk.
+// without padding. `dq_rounding`, `dk_rounding`: standard deviation of what rounding to bfloat16
+// adds to dq and dk.
 struct Reference {
-  Doubles q, k, v, dout, out, lse, dq, dk, dv, dk_rounding;
+  Doubles q, k, v, dout, out, lse, dq, dk, dv, dq_rounding, dk_rounding;
 };
 
 // Rounding to bfloat16 changes a value by at most 2^-9 of it, evenly distributed.
@@ -82,6 +84,7 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
   r.dq.resize(r.q.size());
   r.dk.resize(r.k.size());
   r.dv.resize(r.k.size());
+  r.dq_rounding.resize(r.q.size());
   r.dk_rounding.resize(r.k.size());
   r.lse.resize(query_rows * heads);
   size_t first_query = 0, first_key = 0;
@@ -94,6 +97,8 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
         const int64_t bound = lengths.keys - lengths.queries + static_cast<int64_t>(i) + 1;
         const size_t visible =
             p.causal ? std::min(keys, static_cast<size_t>(std::max(int64_t{0}, bound))) : keys;
+        const size_t first =
+            p.window > 0 ? static_cast<size_t>(std::max(int64_t{0}, bound - p.window)) : 0;
         const auto dot = [&](const Doubles& x, const Doubles& y, size_t key) {
           double sum = 0;
           for (size_t c = 0; c < dim; ++c)
@@ -102,10 +107,10 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
         };
         Doubles probability(visible), dp(visible), factor(visible, 1.0);
         double total = 0, delta = 0;
-        for (size_t j = 0; j < visible; ++j)
+        for (size_t j = first; j < visible; ++j)
           total += probability[j] = std::exp(p.scale() * dot(r.q, r.k, j));
-        if (visible > 0) r.lse[row * heads + h] = std::log(total);
-        for (size_t j = 0; j < visible; ++j) {
+        if (visible > first) r.lse[row * heads + h] = std::log(total);
+        for (size_t j = first; j < visible; ++j) {
           if (p.dropout.active()) {
             const size_t element =
                 (row * heads + h) * static_cast<size_t>(dropout_key_stride(p.max_keys)) + j;
@@ -116,7 +121,7 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
           dp[j] = factor[j] * dot(r.dout, r.v, j);
           delta += probability[j] * dp[j];
         }
-        for (size_t j = 0; j < visible; ++j) {
+        for (size_t j = first; j < visible; ++j) {
           const size_t key = (first_key + j) * kv_width + h / group * dim;
           const double dropped = probability[j] * factor[j];
           const double ds = probability[j] * (dp[j] - delta) * p.scale();
@@ -130,18 +135,21 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
         // delta is taken from the rounded output, and the gradient of a score is rounded itself.
         double of_delta = 0;
         for (size_t c = 0; c < dim; ++c) of_delta += std::pow(r.dout[at + c] * r.out[at + c], 2);
-        for (size_t j = 0; j < visible; ++j) {
+        for (size_t j = first; j < visible; ++j) {
           const size_t key = (first_key + j) * kv_width + h / group * dim;
           const double of_ds =
               std::pow(p.scale() * probability[j], 2) * (of_delta + std::pow(dp[j] - delta, 2));
-          for (size_t c = 0; c < dim; ++c)
-            r.dk_rounding[key + c] += of_ds * std::pow(r.q[at + c], 2);  // the variance
+          for (size_t c = 0; c < dim; ++c) {  // the variances
+            r.dq_rounding[at + c] += of_ds * std::pow(r.k[key + c], 2);
+            r.dk_rounding[key + c] += of_ds * std::pow(r.q[at + c], 2);
+          }
         }
       }
     first_query += queries;
     first_key += keys;
   }
-  for (double& rounding : r.dk_rounding) rounding = kRounding * std::sqrt(rounding);
+  for (Doubles* all : {&r.dq_rounding, &r.dk_rounding})
+    for (double& rounding : *all) rounding = kRounding * std::sqrt(rounding);
   return r;
 }
 
@@ -219,6 +227,7 @@ class CudaAttention : public CudaTest {
       params.dropout = p.dropout;
       params.scale = p.scale();
       params.causal = p.causal;
+      params.window = p.window;
       params.sequences = static_cast<int64_t>(p.batch.size());
       params.heads = p.heads;
       params.kv_heads = p.kv_heads;
@@ -291,7 +300,7 @@ class CudaAttention : public CudaTest {
   // from may be as large. `added`: what was there before. `group`: heads whose results are summed.
   // Their rounding errors are independent, so the error of the sum is sqrt(group) times larger.
   // `rounding`: standard deviations, for sums that are smaller than the errors of their terms: dK
-  // of a sequence's only key is 0.
+  // of a sequence's only key is 0, and dQ with a window of one key.
   static void expect_near(const AttentionProblem& p, const Doubles& actual, const Doubles& expected,
                           double added, int64_t group, const char* what,
                           const Doubles* rounding = nullptr) {
@@ -318,7 +327,10 @@ class CudaAttention : public CudaTest {
     for (size_t i = 0; i < 3; ++i)
       if (gradients[i].wanted)
         expect_near(p, result.gradients[i], *expected[i], gradients[i].accumulate ? kOld : 0,
-                    i == 0 ? 1 : p.heads / p.kv_heads, names[i], i == 1 ? &r.dk_rounding : nullptr);
+                    i == 0 ? 1 : p.heads / p.kv_heads, names[i],
+                    i == 0   ? &r.dq_rounding
+                    : i == 1 ? &r.dk_rounding
+                             : nullptr);
     if (HasFatalFailure()) return;
     const Result again = run(p, r, gradients, kOld);
     ASSERT_EQ(again.out, result.out);
@@ -432,6 +444,56 @@ TEST_F(CudaAttention, EqualsFloat64WhereAWarpgroupHoldsAHead) {
       }
 }
 
+// Windows that begin and end inside of tiles, and skip some, in every kernel that takes them.
+TEST_F(CudaAttention, WindowsEqualFloat64) {
+  for (const int32_t length : {70, 385})
+    for (const int64_t window : {1, 40, 130, 300})
+      for (const int64_t head_dim : {20, 32, 64, 72, 128})
+        for (const int32_t more_keys : {-60, 0, 127})
+          for (const bool dropout : {false, true}) {
+            if (dropout && more_keys != 0) continue;
+            AttentionProblem p = problem_of(
+                {{length, length + more_keys}, {3, 70}, {70, 1}, {0, 5}, {70, 0}}, 1 << 20);
+            p.head_dim = head_dim;
+            p.kv_heads = more_keys == 0 ? 1 : 2;
+            p.causal = true;
+            p.window = window;
+            if (dropout) p.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
+            SCOPED_TRACE(p.text());
+            Gradients gradients;
+            for (Gradient& gradient : gradients) gradient.accumulate = more_keys == 127;
+            check(p, gradients);
+            if (HasFatalFailure()) return;
+          }
+}
+
+TEST_F(CudaAttention, WindowsOfOneQueryEqualFloat64) {
+  for (const int64_t window : {1, 7, 100, 400})
+    for (const int64_t head_dim : {20, 64, 128}) {
+      AttentionProblem p = problem_of({{1, 300}, {1, 5}, {1, 0}, {1, 64}}, 1 << 20);
+      p.head_dim = head_dim;
+      p.causal = true;
+      p.window = window;
+      SCOPED_TRACE(p.text());
+      check(p, {});
+      if (HasFatalFailure()) return;
+    }
+}
+
+// Blocks stay and go from one tile to the next.
+TEST_F(CudaAttention, WindowsEqualFloat64InManyEqualSequences) {
+  for (const int64_t window : {100, 200})
+    for (const int64_t head_dim : {64, 128}) {
+      AttentionProblem p = problem_of(Batch(36, {260, 260}), 1 << 20);
+      p.head_dim = head_dim;
+      p.causal = true;
+      p.window = window;
+      SCOPED_TRACE(p.text());
+      check(p, {});
+      if (HasFatalFailure()) return;
+    }
+}
+
 // More tiles of equal sequences than a card has multiprocessors: blocks go from one to the next.
 TEST_F(CudaAttention, EqualsFloat64InManyEqualSequences) {
   for (const int32_t length : {256, 260})
@@ -495,6 +557,35 @@ TEST_F(CudaAttention, EqualsFloat64WhereManyBlocksAddInTurn) {
   p.causal = true;
   p.max_queries = p.max_keys = std::max<int64_t>(kOrderedRows, 1200);
   check(p, {});
+}
+
+// With a window, each adds to few tiles of queries, and waits for those that add to the same.
+TEST_F(CudaAttention, WindowsEqualFloat64WhereBlocksAddInTurn) {
+  for (const int32_t length : {1, 128, 257, 700})
+    for (const int64_t window : {1, 64, 128, 200, 513})
+      for (const int32_t more_keys : {-130, 0, 127, 400}) {
+        AttentionProblem p = problem_of(
+            {{length, std::max(0, length + more_keys)}, {3, 70}, {200, 0}, {0, 5}, {70, 1}},
+            1 << 20);
+        p.head_dim = 64;
+        p.causal = true;
+        p.window = window;
+        p.max_queries = std::max<int64_t>(kOrderedRows, p.max_queries);
+        p.max_keys = std::max<int64_t>(kOrderedRows, p.max_keys);
+        SCOPED_TRACE(p.text());
+        Gradients gradients;
+        for (Gradient& gradient : gradients) gradient.accumulate = more_keys == 127;
+        check(p, gradients);
+        if (HasFatalFailure()) return;
+      }
+  AttentionProblem many = problem_of(Batch(20, {300, 300}), 1 << 20);
+  many.batch.push_back({1200, 1200});
+  many.heads = many.kv_heads = 3;
+  many.head_dim = 64;
+  many.causal = true;
+  many.window = 150;
+  many.max_queries = many.max_keys = 1200;
+  check(many, {});
 }
 
 // Bounds below a length are a broken promise. The rows beyond are left out: nobody waits for them,

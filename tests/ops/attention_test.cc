@@ -270,6 +270,57 @@ TEST_F(AttentionTest, DecodeReadsAnyRangeOfKeys) {
   }
 }
 
+// A query alone, in training and in a decode step, sees the last keys of its window.
+TEST_F(AttentionTest, AWindowOfOneQueryIsTheEndOfItsKeys) {
+  const std::vector<int32_t> begin{3, 3, 20, 0, 60}, end{9, 9, 20, 150, 61};
+  const Tensor q = maker_.uniform({5, 8}), kv = maker_.uniform({150, 20});
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 4;
+  for (const bool fused : {true, false})
+    for (const int32_t window : {1, 4, 6, 100, 1000}) {
+      context_->set_fused_kernels(fused);
+      options.window = 0;
+      std::vector<int32_t> late;
+      for (size_t i = 0; i < begin.size(); ++i) late.push_back(std::max(begin[i], end[i] - window));
+      const auto decode = [&](const std::vector<int32_t>& first) {
+        return context_->values<float>(ops::attention_decode(*context_, {q}, {kv, 2}, {kv, 12},
+                                                             ints(first), ints(end), options));
+      };
+      const auto expected = decode(late);
+      options.window = window;
+      const auto found = decode(begin);
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < found.size(); ++i)
+        ASSERT_NEAR(found[i], expected[i], 1e-6) << "window " << window << ", " << i;
+    }
+}
+
+// Keys outside of the window are not read: NaN there reaches no result.
+TEST_F(AttentionTest, KernelsSkipWhatIsOutsideOfTheWindow) {
+  constexpr int64_t kRows = 640, kWindow = 70;
+  ops::AttentionOptions options;
+  options.heads = 1;
+  options.head_dim = 4;
+  options.causal = true;
+  options.window = kWindow;
+  const Tensor all = ints({0, kRows});
+  Tensor x = maker_.uniform({kRows, 12});
+  const std::vector<float> before = context_->values<float>(x);
+  const auto output = [&] {
+    return context_->values<float>(
+        ops::attention(*context_, {x, 0}, {x, 4}, {x, 8}, all, all, options));
+  };
+  const auto expected = output();
+  for (int64_t i = 0; i < 64; ++i)
+    for (int64_t c = 4; c < 12; ++c) x.data<float>()[i * 12 + c] = NAN;
+  const auto found = output();
+  // Tiles of 64: the windows of the fourth tile of queries begin after the first tile of keys.
+  for (size_t i = 192; i < kRows; ++i)
+    for (size_t c = 0; c < 4; ++c)
+      ASSERT_EQ(found[i * 4 + c], expected[i * 4 + c]) << "query " << i;
+}
+
 TEST_F(AttentionTest, NamesWhatIsWrong) {
   Tensor x = context_->zeros({4, 12}, DType::f32);
   ops::AttentionOptions options;
@@ -308,6 +359,11 @@ TEST_F(AttentionTest, NamesWhatIsWrong) {
   options.dropout.p = 1;
   expect_error(invalid_argument, "attention", {0, 4}, {0, 4}, 8);
   options.dropout.p = 0;
+  options.window = -1;
+  expect_error(invalid_argument, "window must be 0, for none, or more, got -1", {0, 4}, {0, 4}, 8);
+  options.window = 2;
+  expect_error(invalid_argument, "window (2) is for causal attention", {0, 4}, {0, 4}, 8);
+  options.window = 0;
   set_requires_grad(x, true);
   EXPECT_THROW(ops::attention_decode(*context_, {x}, {x}, {x}, ints({0, 0, 0, 0}),
                                      ints({4, 4, 4, 4}), options),

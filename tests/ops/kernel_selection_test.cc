@@ -73,6 +73,12 @@ std::vector<NamedCase> common_cases() {
       {"4,096 tokens, causal, bfloat16, head_dim 64, H100",
        with(on_cuda(kHalf, 4096, 64), &AttentionCase::causal, true), "wgmma_pipeline",
        "wgmma_ordered"},
+      {"the same with a window of 1,024",
+       with(with(on_cuda(kHalf, 4096, 64), &AttentionCase::causal, true), &AttentionCase::window,
+            true),
+       "wgmma_pipeline", "wgmma_ordered"},
+      {"100 tokens with a window of 50, bfloat16, head_dim 64, H100",
+       with(on_cuda(kHalf, 100, 64), &AttentionCase::window, true), "wgmma", "wgmma"},
       {"1,024 tokens, bfloat16, head_dim 128, H100", on_cuda(kHalf, 1024, 128), "wgmma_pipeline",
        "wgmma_pipeline"},
       {"48 tokens, float32, any GPU", on_cuda(DType::f32, 48, 64), "cuda_cores", "cuda_cores"},
@@ -102,11 +108,11 @@ std::string chosen_by_hand(const AttentionCase& c) {
   if (c.dtype == DType::f64 || c.head_dim > 256 || c.shared_memory < 101'376) return "none";
   if (!c.backward && c.queries == 1 && !c.dropout) return "decode";
   const bool mma = c.dtype == DType::bf16 && c.head_dim % 8 == 0 && c.head_dim <= 128 && c.aligned;
-  if (mma && c.queries <= 64 && c.keys <= 64) return "short_mma";
+  if (mma && c.queries <= 64 && c.keys <= 64 && !c.window) return "short_mma";
   const bool wgmma = mma && c.hopper && c.shared_memory >= 232'448 && !c.dropout && c.head_dim > 32;
   if (wgmma && !c.backward && c.scale_positive && c.queries > 64) {
     if (!c.tensor_maps || c.keys == 0) return "wgmma";
-    if (c.head_dim <= 64 && c.queries <= 128 && c.keys <= 128) return "wgmma_short";
+    if (c.head_dim <= 64 && c.queries <= 128 && c.keys <= 128 && !c.window) return "wgmma_short";
     return c.queries > 192 ? "wgmma_pipeline" : "wgmma";
   }
   if (wgmma && c.backward) {
@@ -129,7 +135,7 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
       for (const int64_t head_dim : {1, 8, 20, 32, 36, 40, 64, 72, 100, 128, 136, 256, 257})
         for (const int64_t queries : {0, 1, 2, 64, 65, 128, 129, 192, 193, 1023, 1024})
           for (const int64_t keys : {0, 1, 64, 65, 128, 129, 192, 193, 1023, 1024})
-            for (uint32_t flags = 0; flags < 256; ++flags) {
+            for (uint32_t flags = 0; flags < 512; ++flags) {
               AttentionCase c;
               c.device = device;
               c.shared_memory = shared_memory;
@@ -145,6 +151,7 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
               c.scale_positive = (flags & 32) != 0;
               c.tensor_maps = (flags & 64) != 0;
               c.causal = (flags & 128) != 0;
+              c.window = (flags & 256) != 0;
               const AttentionKernelRow* row = attention_kernel(c);
               const std::string name = row ? row->name : "none";
               met.insert(concat(name, c.backward ? " backward" : ""));
@@ -277,6 +284,7 @@ std::string attention_table() {
     add(row.scale_positive, "scale > 0");
     add(row.tensor_maps, "the driver makes tensor maps");
     add(row.inference_only, "inference only");
+    add(!row.window, "no window");
     out << "| " << ++number << " | `" << row.name << "` | "
         << (row.forward && row.backward ? "both"
             : row.forward               ? "forward"

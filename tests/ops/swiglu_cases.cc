@@ -5,14 +5,15 @@
 namespace trafo::testing {
 namespace {
 
-OpCase gate_case(const char* label, const Shape& shape, double reach = 3) {
+OpCase gate_case(const char* label, const Shape& shape, double reach = 3,
+                 Activation activation = Activation::silu) {
   OpCase test;
   test.label = label;
   test.inputs = [shape, reach](InputMaker& make) {
     return std::vector<Tensor>{make.uniform(shape, -reach, reach)};
   };
-  test.run = [](Context& context, const std::vector<Tensor>& in) {
-    return std::vector<Tensor>{ops::swiglu(context, in[0])};
+  test.run = [activation](Context& context, const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{ops::gated_unit(context, in[0], activation)};
   };
   test.tolerance = 3e-6;
   return test;
@@ -33,6 +34,11 @@ OpCases swiglu_cases() {
       gate_case("many narrow rows", {60, 2}),
       gate_case("width no vector divides", {4, 94}),
       gate_case("far from zero", {4, 32}, 30),
+      gate_case("GEGLU, width 1", {5, 2}, 3, Activation::gelu),
+      gate_case("GEGLU, odd", {3, 14}, 3, Activation::gelu),
+      gate_case("GEGLU, vectors and more", {5, 66}, 3, Activation::gelu),
+      gate_case("GEGLU, empty batch", {0, 8}, 3, Activation::gelu),
+      gate_case("GEGLU, far from zero", {4, 32}, 30, Activation::gelu),
   };
   // The gradients of two uses meet in one buffer.
   OpCase twice = gate_case("used twice", {4, 22});

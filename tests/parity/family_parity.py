@@ -5,7 +5,7 @@
 
 For each family, configurations that import_cases.py draws: random weights, settings of the family, types of weights, one file or
 several. The imported model gives the log-probabilities of given ids to 1e-4 a token and the greedy continuations of transformers. The
-exported directory loads in the family's class (Mistral, Phi-3: Llama's) with the same log-probabilities. A LoRA adapter that
+exported directory loads in the family's class (Mistral and Phi-3: Llama's, with a window Mistral's) with the same log-probabilities. A LoRA adapter that
 translate-train trained gives the same in PEFT, on the ORIGINAL directory (Phi-3, whose matrices are joined: on the exported one).
 
 Prints a table. --write: puts it into docs/lab/interop-notes.md between its two marks. Without it, and with all families and the usual

@@ -28,7 +28,7 @@ class EmbeddingOptions(ctypes.Structure):
 class AttentionOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("heads", c_int64), ("kv_heads", c_int64), ("head_dim", c_int64), ("q_column", c_int64),
                 ("k_column", c_int64), ("v_column", c_int64), ("scale", c_double), ("causal", c_int32),
-                ("reserved", c_int32), ("dropout", Dropout), ("mask", c_void_p)]
+                ("reserved", c_int32), ("dropout", Dropout), ("mask", c_void_p), ("window", c_int64)]
 
 
 class CrossEntropyOptions(ctypes.Structure):

@@ -93,7 +93,9 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
              {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
              {"rope_theta", c.rope_theta},
              {"rope_factor", c.rope_factor},
-             {"ffn", c.ffn == TRAFO_FFN_SWIGLU ? "swiglu" : "standard"},
+             {"ffn", c.ffn == TRAFO_FFN_SWIGLU  ? "swiglu"
+                     : c.ffn == TRAFO_FFN_GEGLU ? "geglu"
+                                                : "standard"},
              {"biases", c.biases != 0},
              {"qkv_biases", c.biases != 0 || c.qkv_biases != 0},
              {"attention_output_bias", c.biases != 0 || c.attention_output_bias != 0},
@@ -166,6 +168,7 @@ void show_model(const Json& m, LineWriter& out) {
   if (m["positions"] == "rotary")
     form += fmt::format(", rotary positions (theta {:g})", m["rope_theta"].get<double>());
   if (m["ffn"] == "swiglu") form += ", SwiGLU";
+  if (m["ffn"] == "geglu") form += ", GEGLU";
   if (m["rope_factor"] != 1.0)
     form += fmt::format(", stretched {:g} times", m["rope_factor"].get<double>());
   if (!m["biases"].get<bool>()) {

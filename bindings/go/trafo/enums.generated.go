@@ -196,11 +196,14 @@ const (
 	PlainFFN FeedForward = C.TRAFO_FFN_PLAIN
 	// A gated unit with SiLU. A decoder-lm only.
 	SwiGLUFFN FeedForward = C.TRAFO_FFN_SWIGLU
+	// A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+	GEGLUFFN FeedForward = C.TRAFO_FFN_GEGLU
 )
 
 var wordsOfFeedForward = words[FeedForward]{
 	{PlainFFN, []string{"plain"}},
 	{SwiGLUFFN, []string{"swiglu"}},
+	{GEGLUFFN, []string{"geglu"}},
 }
 
 // String gives the name; "unknown" of other numbers.

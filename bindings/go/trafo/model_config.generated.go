@@ -122,6 +122,18 @@ type ModelConfig struct {
 	// The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default
 	// 1.
 	LogitsDivisor float64 `json:"logits_divisor,omitzero"`
+	// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0:
+	// all before it.
+	SlidingWindow int `json:"sliding_window,omitzero"`
+	// The layers whose number, from 1, is a multiple of it attend to all tokens before, without SlidingWindow
+	// (Gemma 2: 2, Gemma 3: 6). Default 0: all layers have the window.
+	FullAttentionInterval int `json:"full_attention_interval,omitzero"`
+	// Base of the angles of rotary positions in the layers with SlidingWindow, where RopeFactor does not divide
+	// them (Gemma 3). Default 0: the angles of the other layers.
+	RopeLocalTheta float64 `json:"rope_local_theta,omitzero"`
+	// Whether the output of each block has a norm, before the residual connection adds it, in addition to the
+	// norm of its input (Gemma), in a model with RMS norm and PreNorm. Default false.
+	SandwichNorm bool `json:"sandwich_norm,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
@@ -175,6 +187,10 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.AttentionScale = float64(c.attention_scale)
 	o.ResidualScale = float64(c.residual_scale)
 	o.LogitsDivisor = float64(c.logits_divisor)
+	o.SlidingWindow = int(c.sliding_window)
+	o.FullAttentionInterval = int(c.full_attention_interval)
+	o.RopeLocalTheta = float64(c.rope_local_theta)
+	o.SandwichNorm = c.sandwich_norm != 0
 	o.Precision = DType(c.precision)
 }
 
@@ -316,6 +332,18 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.LogitsDivisor != 0 {
 		c.logits_divisor = C.double(o.LogitsDivisor)
+	}
+	if o.SlidingWindow != 0 {
+		c.sliding_window = C.int64_t(o.SlidingWindow)
+	}
+	if o.FullAttentionInterval != 0 {
+		c.full_attention_interval = C.int64_t(o.FullAttentionInterval)
+	}
+	if o.RopeLocalTheta != 0 {
+		c.rope_local_theta = C.double(o.RopeLocalTheta)
+	}
+	if o.SandwichNorm {
+		c.sandwich_norm = cBool(o.SandwichNorm)
 	}
 	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

@@ -118,6 +118,7 @@ type AttentionOptions struct {
 	QColumn, KColumn, VColumn int     // first of the Heads * HeadDim columns of q, KVHeads * HeadDim of k and v
 	Scale                     float64 // 0: 1 / sqrt(HeadDim)
 	Causal                    bool
+	Window                    int      // keys that a query attends to at most, with Causal: its last one and those before it; 0: all
 	Dropout                   *Dropout // on the probabilities
 	// [batch, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences.
 	// Int32: what is not 0 is masked. Of the type of q: added to the scaled scores; it gets a gradient,
@@ -140,6 +141,7 @@ func (o AttentionOptions) fill(c *C.trafo_attention_options) *C.trafo_error {
 	c.heads, c.kv_heads, c.head_dim = C.int64_t(o.Heads), C.int64_t(o.KVHeads), C.int64_t(o.HeadDim)
 	c.q_column, c.k_column, c.v_column = C.int64_t(o.QColumn), C.int64_t(o.KColumn), C.int64_t(o.VColumn)
 	c.scale, c.causal, c.mask = C.double(o.Scale), cBool(o.Causal), o.Mask.handle()
+	c.window = C.int64_t(o.Window)
 	if o.Dropout != nil {
 		c.dropout = *o.Dropout.c()
 	}

@@ -215,6 +215,8 @@ func TestAttentionStaysInItsSequence(t *testing.T) {
 	wantValues(t, "full", values(t, y), []float64{5, 2, 2})
 	y = must[*trafo.Tensor](t)(c.Attention(q, q, v, rows, rows, trafo.AttentionOptions{HeadDim: 1, Causal: true}))
 	wantValues(t, "causal", values(t, y), []float64{5, 1, 2})
+	y = must[*trafo.Tensor](t)(c.Attention(q, q, v, rows, rows, trafo.AttentionOptions{HeadDim: 1, Causal: true, Window: 1}))
+	wantValues(t, "window", values(t, y), []float64{5, 1, 3})
 	both := tensor(t, c, []float32{1, 1, 1, 1, 1, 1}, 3, 2)
 	y = must[*trafo.Tensor](t)(c.Attention(both, q, v, rows, rows, trafo.AttentionOptions{Heads: 2, KVHeads: 1, HeadDim: 1}))
 	wantValues(t, "grouped", values(t, y), []float64{5, 5, 2, 2, 2, 2})

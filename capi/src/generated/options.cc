@@ -51,6 +51,7 @@ static_assert(static_cast<int32_t>(RopeScaling::llama3) == TRAFO_ROPE_SCALING_LL
 static_assert(static_cast<int32_t>(RopeScaling::yarn) == TRAFO_ROPE_SCALING_YARN);
 static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);
 static_assert(static_cast<int32_t>(FeedForward::swiglu) == TRAFO_FFN_SWIGLU);
+static_assert(static_cast<int32_t>(FeedForward::geglu) == TRAFO_FFN_GEGLU);
 static_assert(static_cast<int32_t>(ScheduleKind::constant) == TRAFO_SCHEDULE_CONSTANT);
 static_assert(static_cast<int32_t>(ScheduleKind::linear) == TRAFO_SCHEDULE_LINEAR);
 static_assert(static_cast<int32_t>(ScheduleKind::cosine) == TRAFO_SCHEDULE_COSINE);
@@ -235,12 +236,15 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.attention_scale = o.attention_scale;
   c.residual_scale = o.residual_scale;
   c.logits_divisor = o.logits_divisor;
+  c.sliding_window = o.sliding_window;
+  c.full_attention_interval = o.full_attention_interval;
+  c.rope_local_theta = o.rope_local_theta;
+  c.sandwich_norm = o.sandwich_norm ? 1 : 0;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
-  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -288,6 +292,10 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.attention_scale = c.attention_scale;
   o.residual_scale = c.residual_scale;
   o.logits_divisor = c.logits_divisor;
+  o.sliding_window = c.sliding_window;
+  o.full_attention_interval = c.full_attention_interval;
+  o.rope_local_theta = c.rope_local_theta;
+  o.sandwich_norm = call.flag(c.sandwich_norm, "sandwich_norm");
   return o;
 }
 

@@ -95,10 +95,12 @@ enum class FeedForward : int32_t {
   plain = 0,
   // A gated unit with SiLU. A decoder-lm only.
   swiglu = 1,
+  // A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+  geglu = 2,
 };
 template <>
 struct EnumNames<FeedForward> {
-  static constexpr std::array<const char*, 2> names{"plain", "swiglu"};
+  static constexpr std::array<const char*, 3> names{"plain", "swiglu", "geglu"};
 };
 
 // How the learning rate goes after the warm-up. Values are part of the C ABI.

@@ -1,7 +1,8 @@
 // The GGUF file of a model of Llama's form, as llama.cpp reads it: its architecture "llama",
 // "qwen2" (biases of queries, keys and values), "qwen3" and "hunyuan-dense" (norms of queries and
-// keys), "smollm3" (layers without rotary positions), "granite" (four factors) or "olmo2" (norms of
-// outputs), tokenizer of gguf_tokenizer.h.
+// keys), "smollm3" (layers without rotary positions), "granite" (four factors), "olmo2" (norms of
+// outputs) or "gemma3" (norms of inputs and outputs, GEGLU, windows), tokenizer of
+// gguf_tokenizer.h. Other architectures of this form have no window there, or llama.cpp ignores it.
 //
 // In some of them llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle
 // (neighbours_turn), models here the columns (i, i + width / 2), as llama.cpp's others. The rows of
@@ -35,6 +36,9 @@ struct GgufArchitecture {
   LlamaForm form;
 };
 constexpr int64_t kSmolLm3Interval = 4;  // llama.cpp knows no other
+// Of Gemma 3, which llama.cpp knows by itself. It has another factor of scores for 62 layers.
+constexpr int64_t kGemmaInterval = 6, kGemmaOddLayers = 62;
+constexpr double kGemmaLocalTheta = 1e4;
 constexpr GgufArchitecture kArchitectures[] = {
     {"llama", true, {.rope_scaling = "none yarn"}},
     {"qwen2", false, {.biases = "qkv", .rope_scaling = "none yarn"}},
@@ -46,7 +50,16 @@ constexpr GgufArchitecture kArchitectures[] = {
      {.qk_norm = QkNorm::head_after_rotary, .any_head_width = true, .rope_scaling = "none yarn"}},
     {"smollm3", true, {.no_rope_interval = "4"}},
     {"granite", true, {.scaled = true}},
-    {"olmo2", false, {.qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}}};
+    {"olmo2", false, {.qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}},
+    {"gemma3",
+     false,
+     {.qk_norm = QkNorm::head,
+      .norms = NormPlacement::sandwich,
+      .any_head_width = true,
+      .rope_scaling = "none linear",
+      .window = "6",
+      .gemma = true,
+      .local_theta = "10000 10000.0"}}};
 
 const GgufArchitecture& architecture_of(const ModelSpec& spec) {
   return kArchitectures[std::max(0, match(spec, gguf_expressible()).form)];
@@ -93,7 +106,7 @@ struct Placed {
 };
 
 // "model.layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight".
-std::string name_of(const std::string& name, bool norm_outputs) {
+std::string name_of(const std::string& name, NormPlacement placement) {
   static const std::map<std::string_view, const char*> kNames = {
       {"model.embed_tokens.weight", "token_embd.weight"},
       {"model.norm.weight", "output_norm.weight"},
@@ -111,6 +124,7 @@ std::string name_of(const std::string& name, bool norm_outputs) {
       {"self_attn.v_proj.bias", "attn_v.bias"},
       {"self_attn.o_proj.weight", "attn_output.weight"},
       {"post_attention_layernorm.weight", "ffn_norm.weight"},
+      {"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
       {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
       {"mlp.gate_proj.weight", "ffn_gate.weight"},
       {"mlp.up_proj.weight", "ffn_up.weight"},
@@ -119,7 +133,7 @@ std::string name_of(const std::string& name, bool norm_outputs) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!name.starts_with(kLayers)) return kNames.at(name);
   const size_t dot = name.find('.', kLayers.size());
-  if (norm_outputs && name.ends_with(".post_attention_layernorm.weight"))
+  if (placement != NormPlacement::before && name.ends_with(".post_attention_layernorm.weight"))
     return concat("blk.", name.substr(kLayers.size(), dot - kLayers.size()),
                   ".post_attention_norm.weight");
   return concat("blk.", name.substr(kLayers.size(), dot - kLayers.size()), ".",
@@ -133,8 +147,8 @@ std::vector<Placed> tensors_of(const HostModel& host, ExportWeights weights) {
   const char* output = spec.output.tied ? "token_embd.weight" : "output.weight";
   std::vector<Placed> placed;
   for (MappedTensor& tensor : llama_tensors(host.config())) {
-    const std::string name =
-        name_of(tensor.name, spec.decoder.norm.placement == NormPlacement::on_output);
+    const std::string name = name_of(tensor.name, spec.decoder.norm.placement);
+    tensor.less = 0;  // norms are what their values are multiplied by
     GgufType type = tensor.shape.size() == 1 ? GgufType::f32 : matrices;
     if (type == GgufType::q4_0 && name == output) type = GgufType::q8_0;
     const bool turned =
@@ -240,6 +254,11 @@ GgufPairs pairs_of(const ModelSpec& spec, const ExportVocabulary& vocabulary,
     add_own("rope.scaling.factor", static_cast<float>(angles.factor));
     add_own("rope.scaling.original_context_length", number(angles.original_positions));
   }
+  if (attention.window > 0) add_own("attention.sliding_window", number(attention.window));
+  if (angles.scaling != RopeScaling::yarn && angles.factor != 1) {
+    add_own("rope.scaling.type", "linear");
+    add_own("rope.scaling.factor", static_cast<float>(angles.factor));
+  }
   if (architecture_of(spec).form.scaled) {
     const double usual = 1 / std::sqrt(static_cast<double>(attention.head_dim));
     add_own("embedding_scale", static_cast<float>(spec.embedding.scale));
@@ -284,11 +303,12 @@ ModelConfig described_by(const GgufReader& in) {
                        [&](const GgufTensor& each) { return each.name == tensor; });
   };
   config.qkv_biases = has("blk.0.attn_q.bias");
+  const bool gemma = name == "gemma3";
   if (has("blk.0.attn_q_norm.weight"))
-    config.qk_norm = name == "qwen3"   ? QkNorm::head
-                     : name == "olmo2" ? QkNorm::whole
-                                       : QkNorm::head_after_rotary;
-  config.norm_outputs = has("blk.0.post_ffw_norm.weight");
+    config.qk_norm = name == "qwen3" || gemma ? QkNorm::head
+                     : name == "olmo2"        ? QkNorm::whole
+                                              : QkNorm::head_after_rotary;
+  config.norm_outputs = !gemma && has("blk.0.post_ffw_norm.weight");
   if (name == "smollm3") config.no_rope_interval = kSmolLm3Interval;
   if (name == "granite") {
     config.embedding_scale = at(key_of("embedding_scale"), float{});
@@ -306,9 +326,19 @@ ModelConfig described_by(const GgufReader& in) {
   config.head_width = count("attention.key_length");
   config.norm_epsilon = at(key_of("attention.layer_norm_rms_epsilon"), float{});
   config.rope_theta = at(key_of("rope.freq_base"), float{});
-  if (find(key_of("rope.scaling.type"), std::string()) != nullptr) {
+  if (gemma) {
+    config.ffn = FeedForward::geglu;
+    config.activation = Activation::gelu;
+    config.sandwich_norm = true;
+    config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+    config.sliding_window = count("attention.sliding_window");
+    config.full_attention_interval = kGemmaInterval;
+    config.rope_local_theta = kGemmaLocalTheta;
+  }
+  const std::string* const scaling = find(key_of("rope.scaling.type"), std::string());
+  if (scaling != nullptr) config.rope_factor = at(key_of("rope.scaling.factor"), float{});
+  if (scaling != nullptr && *scaling == "yarn") {
     config.rope_scaling = RopeScaling::yarn;
-    config.rope_factor = at(key_of("rope.scaling.factor"), float{});
     config.rope_original_positions = count("rope.scaling.original_context_length");
     config.rope_low_turns = kYarnSlow;
     config.rope_high_turns = kYarnFast;
@@ -331,6 +361,9 @@ const Expressible& gguf_expressible() {
 void write_gguf(const HostModel& host, const ExportVocabulary& vocabulary, ExportWeights weights,
                 const fs::path& directory) {
   check_widths(host.spec().decoder, weights);
+  const StackSpec& decoder = host.spec().decoder;
+  if (decoder.norm.placement == NormPlacement::sandwich && decoder.layers() == kGemmaOddLayers)
+    cannot_express(kGgufFormat, "the attention_scale of a Gemma 3 with 62 layers");
   const GgufPairs pairs = pairs_of(host.spec(), vocabulary, weights);
   const std::vector<Placed> placed = tensors_of(host, weights);
   std::vector<GgufTensor> tensors;

@@ -70,6 +70,10 @@ bool ConfigReader::has(const char* field) const {
   return found != nullptr && !found->as<std::nullptr_t>();
 }
 
+bool ConfigReader::names(const char* field) const {
+  return json_.find(field) != nullptr;
+}
+
 const Json& ConfigReader::at(const char* field) const {
   require(has(field), ErrorCode::corrupt_file, kOrigin, label_, " has no ", field);
   return *json_.find(field);

@@ -30,7 +30,8 @@ class ConfigReader {
  public:
   explicit ConfigReader(const std::filesystem::path& file);
 
-  bool has(const char* field) const;  // the field exists and is not null
+  bool has(const char* field) const;    // the field exists and is not null
+  bool names(const char* field) const;  // the field exists
   int64_t integer(const char* field, int64_t low, int64_t high) const;
   // A list of them, or one.
   std::vector<int64_t> integers(const char* field, int64_t low, int64_t high) const;

@@ -1,8 +1,10 @@
 // Directories of transformers for LlamaForCausalLM and the models of its form: pre-norm, RMS norm,
-// rotary positions over the halves of a head, SwiGLU, grouped-query attention. Mistral differs in
-// names and in a window of its attention, Qwen2 in biases of queries, keys and values, Qwen3 and
-// Hunyuan in norms of queries and keys, Phi-3 in joined matrices, SmolLM3 in layers without rotary
-// positions, Granite in four factors, OLMo 2 in norms of queries and keys and of outputs.
+// rotary positions over the halves of a head, SwiGLU, grouped-query attention. Mistral differs in a
+// window of its attention, Qwen2 in biases of queries, keys and values, Qwen3 and Hunyuan in norms
+// of queries and keys, Phi-3 in joined matrices, SmolLM3 in layers without rotary positions,
+// Granite in four factors, OLMo 2 in norms of queries and keys and of outputs. Gemma 3 has GEGLU,
+// norms of inputs and outputs, scaled embeddings, and layers with a window and other rotary
+// positions between those without.
 #include <algorithm>
 #include <cmath>
 
@@ -25,8 +27,9 @@ struct LlamaClass {
 constexpr const char *kSomeBiases = "none qkv+output", *kAnyBiases = "none ffn qkv+output all";
 constexpr LlamaClass kClasses[] = {
     {"LlamaForCausalLM", "llama", {.biases = kAnyBiases}},
-    {"Qwen2ForCausalLM", "qwen2", {.biases = "qkv"}},
-    {"Qwen3ForCausalLM", "qwen3", {.biases = kSomeBiases, .qk_norm = QkNorm::head}},
+    {"MistralForCausalLM", "mistral", {.window = "all"}},
+    {"Qwen2ForCausalLM", "qwen2", {.biases = "qkv", .window = "*"}},
+    {"Qwen3ForCausalLM", "qwen3", {.biases = kSomeBiases, .qk_norm = QkNorm::head, .window = "*"}},
     {"HunYuanDenseV1ForCausalLM",
      "hunyuan_v1_dense",
      {.biases = kSomeBiases, .qk_norm = QkNorm::head_after_rotary}},
@@ -34,15 +37,31 @@ constexpr LlamaClass kClasses[] = {
     {"GraniteForCausalLM", "granite", {.biases = kAnyBiases, .scaled = true}},
     {"Olmo2ForCausalLM",
      "olmo2",
-     {.biases = kSomeBiases, .qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}}};
+     {.biases = kSomeBiases, .qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}},
+    {"Gemma3ForCausalLM",
+     "gemma3_text",
+     {.biases = kSomeBiases,
+      .qk_norm = QkNorm::head,
+      .norms = NormPlacement::sandwich,
+      .window = "*",
+      .gemma = true,
+      .local_theta = "*",
+      .attention_scale = "*"}}};
 
-// Of an attention with a window: whether `sliding_window` says so, or use_sliding_window.
-enum class Window : uint8_t { where_it_is, where_it_is_used };
+// Which layers have the window `sliding_window`.
+enum class Window : uint8_t {
+  none,           // caches of transformers ask every class for it all the same
+  none_if_used,   // as above, with use_sliding_window
+  all,            // Mistral, Phi-3
+  from_a_number,  // Qwen, with use_sliding_window: from max_window_layers on, or by layer_types
+  by_interval     // Gemma: all but every sliding_window_pattern-th, or by layer_types
+};
 
 // A model_type: what its configuration may say, and what it means.
 struct LlamaType {
   const char* name;
-  Window window = Window::where_it_is;            // caches of transformers ask every class for it
+  Window window = Window::none;
+  int64_t usual_window = 0;                       // without sliding_window
   bool attention_bias = false, mlp_bias = false;  // keys that may be true
   bool qkv_biases = false;                        // without a key
   QkNorm qk_norm = QkNorm::none;
@@ -56,16 +75,19 @@ struct LlamaType {
   bool skips_rope = false;        // in the layers of no_rope_layers
   bool scaled = false;            // by the four factors of Granite
   bool norm_outputs = false;
+  bool gemma = false;  // see read_gemma()
 };
 constexpr LlamaType kTypes[] = {
     {.name = "llama", .attention_bias = true, .mlp_bias = true},
-    {.name = "mistral", .kv_heads_may_lack = false},
+    {.name = "mistral", .window = Window::all, .usual_window = 4096, .kv_heads_may_lack = false},
     {.name = "qwen2",
-     .window = Window::where_it_is_used,
+     .window = Window::from_a_number,
+     .usual_window = 4096,
      .qkv_biases = true,
      .kv_heads_may_lack = false},
     {.name = "qwen3",
-     .window = Window::where_it_is_used,
+     .window = Window::from_a_number,
+     .usual_window = 4096,
      .attention_bias = true,
      .qk_norm = QkNorm::head,
      .kv_heads_may_lack = false,
@@ -74,9 +96,9 @@ constexpr LlamaType kTypes[] = {
      .attention_bias = true,
      .qk_norm = QkNorm::head_after_rotary,
      .epsilon = 1e-5},
-    {.name = "phi3", .epsilon = 1e-5, .stretches = false, .joined = true},
+    {.name = "phi3", .window = Window::all, .epsilon = 1e-5, .stretches = false, .joined = true},
     {.name = "smollm3",
-     .window = Window::where_it_is_used,
+     .window = Window::none_if_used,
      .attention_bias = true,
      .mlp_bias = true,
      .kv_heads_may_lack = false,
@@ -88,7 +110,17 @@ constexpr LlamaType kTypes[] = {
      .attention_bias = true,
      .qk_norm = QkNorm::whole,
      .epsilon = 1e-5,
-     .norm_outputs = true}};
+     .norm_outputs = true},
+    {.name = "gemma3_text",
+     .window = Window::by_interval,
+     .usual_window = 4096,
+     .attention_bias = true,
+     .qk_norm = QkNorm::head,
+     .kv_heads_may_lack = false,
+     .head_width = 256,
+     .theta = 1e6,
+     .tied = true,
+     .gemma = true}};
 
 const LlamaType& type_of(const ConfigReader& json) {
   const std::string name = json.text("model_type");
@@ -99,6 +131,9 @@ const LlamaType& type_of(const ConfigReader& json) {
 
 constexpr const char *kNoRopeLayers = "no_rope_layers", *kNoRopeInterval = "no_rope_layer_interval";
 constexpr const char* kOriginal = "original_max_position_embeddings";
+constexpr const char *kWindow = "sliding_window", *kLayerTypes = "layer_types",
+                     *kWindowedLayer = "sliding_attention", *kFullLayer = "full_attention";
+constexpr const char* kGemmaScale = "query_pre_attn_scalar";
 
 Json rope_json(const RotaryAngles& angles) {
   const bool yarn = angles.scaling == RopeScaling::yarn;
@@ -124,6 +159,45 @@ Json rope_json(const RotaryAngles& angles) {
   return json;
 }
 
+// Keys of the layers with a window, of classes that may have some.
+void put_windows(const AttentionSpec& attention, int64_t layers, const LlamaClass& of, Json& json) {
+  const std::string_view type = of.model_type;
+  if (type == "mistral") {
+    json[kWindow] = attention.window;
+    return;
+  }
+  const bool by_flag = type == "qwen2" || type == "qwen3";
+  if (by_flag || type == "smollm3") json["use_sliding_window"] = attention.window > 0;
+  if (!of.form.gemma && (!by_flag || attention.window == 0)) return;
+  Json::List types;
+  int64_t window = attention.window;
+  for (int64_t i = 0; i < layers; ++i)
+    types.push_back(attention.window_of(i) > 0 ? kWindowedLayer : kFullLayer);
+  json[kLayerTypes] = std::move(types);
+  if (window == 0) window = ModelConfig{}.max_positions;  // no layer has it
+  json[kWindow] = window;
+  if (by_flag) json["max_window_layers"] = 0;
+}
+
+void put_gemma(const AttentionSpec& attention, Json& json) {
+  // The class reads a whole number.
+  const double wanted = attention.scale > 0 ? std::pow(attention.scale, -2.0)
+                                            : static_cast<double>(attention.head_dim);
+  const double scalar = std::round(wanted);
+  if (std::abs(scalar - wanted) > 1e-9 * wanted)
+    cannot_express("Gemma3ForCausalLM", concat("attention_scale ", attention.scale,
+                                               ", which is not 1 / the root of a whole number"));
+  json[kGemmaScale] = static_cast<int64_t>(scalar);
+  const RotaryAngles& others = *attention.rotary;
+  if (!attention.window_rotary && attention.window > 0 &&
+      (others.factor != 1 || others.scaling == RopeScaling::yarn))
+    cannot_express("Gemma3ForCausalLM",
+                   "scaled rotary positions in layers with a window (no rope_local_theta)");
+  json["rope_local_base_freq"] = attention.window_rotary.value_or(others).theta;
+  json["attn_logit_softcapping"] = nullptr;
+  json["final_logit_softcapping"] = nullptr;
+}
+
 Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   const StackSpec& decoder = spec.decoder;
   const AttentionSpec& attention = decoder.attention;
@@ -141,17 +215,21 @@ Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   json["num_key_value_heads"] = attention.key_heads;
   json["head_dim"] = attention.head_dim;
   const Activation activation = decoder.feed_forward.activation;
-  json["hidden_act"] = activation == Activation::silu ? "silu" : activation_to_name(activation);
+  json[its_class.form.gemma ? "hidden_activation" : "hidden_act"] =
+      activation == Activation::silu   ? "silu"
+      : activation == Activation::gelu ? "gelu_pytorch_tanh"
+                                       : activation_to_name(activation);
   json["rms_norm_eps"] = decoder.norm.epsilon;
   json["rope_theta"] = angles.theta;
   json["rope_scaling"] = rope_json(angles);
   json["attention_dropout"] = attention.dropout;
   const std::string_view type = its_class.model_type;
-  if (type != "qwen2") json["attention_bias"] = attention.qkv_bias;
+  if (type != "qwen2" && type != "mistral") json["attention_bias"] = attention.qkv_bias;
   if (type == "llama" || type == "smollm3" || type == "granite")
     json["mlp_bias"] = decoder.feed_forward.bias;
   if (type == "llama") json["pretraining_tp"] = 1;
-  if (type == "qwen2" || type == "qwen3" || type == "smollm3") json["use_sliding_window"] = false;
+  put_windows(attention, decoder.layers(), its_class, json);
+  if (its_class.form.gemma) put_gemma(attention, json);
   if (type == "smollm3") {
     Json::List rotated;
     for (int64_t i = 0; i < decoder.layers(); ++i) rotated.push_back(attention.rotates(i) ? 1 : 0);
@@ -254,32 +332,55 @@ void read_alpha(const ConfigReader& rope, ModelConfig& config) {
   config.rope_theta *= std::pow(alpha, width / (width - 2));
 }
 
+std::string read_rope_type(const ConfigReader& rope, bool stretches, bool has_alpha) {
+  std::string type = "default";
+  for (const char* field : {"type", "rope_type"}) {
+    if (!rope.has(field)) continue;
+    type = rope.text(field);
+    if (type == "dynamic" && has_alpha) continue;
+    require(type == "default" ||
+                (stretches && (type == "linear" || type == "llama3" || type == "yarn")),
+            ErrorCode::unsupported, kOrigin, rope.label(), ": ", field, " is ", type.substr(0, 64),
+            stretches ? "; there are default, linear, llama3 and yarn" : "; there is default");
+  }
+  demand_whole_heads(rope);
+  return type;
+}
+
+void read_rope_object(const ConfigReader& json, const ConfigReader& rope, const LlamaType& of,
+                      ModelConfig& config) {
+  const bool has_alpha = of.qk_norm == QkNorm::head_after_rotary && rope.has("alpha");
+  const std::string type = read_rope_type(rope, of.stretches, has_alpha);
+  config.rope_theta = rope.number("rope_theta", config.rope_theta);
+  if (type == "dynamic")
+    read_alpha(rope, config);
+  else
+    read_rope_scaling(json, rope, type, config);
+}
+
+// Gemma 3: `rope_parameters` has an object for each kind of layer. Older files have rope_theta,
+// rope_scaling, which is not of the layers with a window, and rope_local_base_freq.
+void read_gemma_rope(const ConfigReader& json, const LlamaType& of, ModelConfig& config) {
+  config.rope_local_theta = json.number("rope_local_base_freq", 1e4);
+  if (json.has("rope_scaling")) read_rope_object(json, json.inside("rope_scaling"), of, config);
+  if (!json.has("rope_parameters")) return;
+  json.refuse("rope_scaling", "rope_parameters has all rotary positions");
+  const ConfigReader kinds = json.inside("rope_parameters");
+  kinds.allow({kFullLayer, kWindowedLayer});
+  if (kinds.has(kFullLayer)) read_rope_object(json, kinds.inside(kFullLayer), of, config);
+  if (!kinds.has(kWindowedLayer)) return;
+  const ConfigReader local = kinds.inside(kWindowedLayer);
+  read_rope_scaling(json, local, read_rope_type(local, false, false), config);
+  config.rope_local_theta = local.number("rope_theta", config.rope_local_theta);
+}
+
 // Newer files have an object `rope_parameters`, older ones `rope_theta` and perhaps `rope_scaling`.
 void read_rope(const ConfigReader& json, const LlamaType& of, ModelConfig& config) {
   demand_whole_heads(json);
   config.rope_theta = json.number("rope_theta", of.theta);
-  for (const char* object : {"rope_scaling", "rope_parameters"}) {
-    if (!json.has(object)) continue;
-    const ConfigReader rope = json.inside(object);
-    std::string type = "default";
-    for (const char* field : {"type", "rope_type"}) {
-      if (!rope.has(field)) continue;
-      type = rope.text(field);
-      if (type == "dynamic" && of.qk_norm == QkNorm::head_after_rotary && rope.has("alpha"))
-        continue;
-      require(type == "default" ||
-                  (of.stretches && (type == "linear" || type == "llama3" || type == "yarn")),
-              ErrorCode::unsupported, kOrigin, rope.label(), ": ", field, " is ",
-              type.substr(0, 64),
-              of.stretches ? "; there are default, linear, llama3 and yarn" : "; there is default");
-    }
-    demand_whole_heads(rope);
-    config.rope_theta = rope.number("rope_theta", config.rope_theta);
-    if (type == "dynamic")
-      read_alpha(rope, config);
-    else
-      read_rope_scaling(json, rope, type, config);
-  }
+  if (of.gemma) return read_gemma_rope(json, of, config);
+  for (const char* object : {"rope_scaling", "rope_parameters"})
+    if (json.has(object)) read_rope_object(json, json.inside(object), of, config);
 }
 
 // SmolLM3: a list with 0 for each layer without rotary positions, or else an interval. Of lists,
@@ -316,21 +417,113 @@ void read_scales(const ConfigReader& json, ModelConfig& config) {
   config.logits_divisor = factor("logits_scaling");
 }
 
-// An attention whose window has all positions is the plain one.
-void check_window(const ConfigReader& json, Window window_of, int64_t positions) {
-  const bool is_used = window_of == Window::where_it_is || json.flag("use_sliding_window", false);
-  const bool has_window = is_used && json.has("sliding_window");
-  if (json.has("layer_types"))
-    for (const std::string& layer : json.texts("layer_types"))
-      require(layer == "full_attention" || (layer == "sliding_attention" && has_window),
-              ErrorCode::unsupported, kOrigin, json.label(), ": layer_types has ",
-              layer.substr(0, 64), "; there is full_attention");
-  if (!has_window) return;
-  const int64_t window = json.integer("sliding_window", 1, int64_t{1} << 40);
-  require(window >= positions, ErrorCode::unsupported, kOrigin, json.label(),
-          ": sliding_window is ", window, ", below max_position_embeddings (", positions,
-          "); attention here has no window. With max_position_embeddings ", window,
-          " the model can be imported for texts of that length");
+// The window, or 0.
+int64_t read_window(const ConfigReader& json, const LlamaType& type) {
+  const bool by_flag = type.window == Window::from_a_number || type.window == Window::none_if_used;
+  if (by_flag && !json.flag("use_sliding_window", false)) return 0;
+  if (json.has(kWindow)) return json.integer(kWindow, 1, int64_t{1} << 40);
+  return json.names(kWindow) ? 0 : type.usual_window;
+}
+
+// Which layers have the window, by layer_types or else as `usual` says of a layer from 0.
+template <class Usual>
+std::vector<bool> read_windowed(const ConfigReader& json, int64_t layers, bool has_window,
+                                Usual&& usual) {
+  std::vector<bool> windowed;
+  if (!json.has(kLayerTypes)) {
+    for (int64_t i = 0; i < layers; ++i) windowed.push_back(has_window && usual(i));
+    return windowed;
+  }
+  for (const std::string& layer : json.texts(kLayerTypes)) {
+    windowed.push_back(layer == kWindowedLayer);
+    require(layer == kFullLayer || (layer == kWindowedLayer && has_window), ErrorCode::unsupported,
+            kOrigin, json.label(), ": layer_types has ", layer.substr(0, 64),
+            has_window ? "; there are full_attention and sliding_attention"
+                       : "; there is full_attention");
+  }
+  return windowed;
+}
+
+// Sets the options of windows: of all layers, or of all but those at equal distances.
+void set_windows(const ConfigReader& json, const std::vector<bool>& windowed, int64_t window,
+                 ModelConfig& config) {
+  const int64_t layers = config.decoder_layers;
+  require(std::ssize(windowed) == layers, ErrorCode::corrupt_file, kOrigin, json.label(), ": ",
+          kLayerTypes, " has ", windowed.size(), " kinds, there are ", layers, " layers");
+  const auto first = std::find(windowed.begin(), windowed.end(), false);
+  const int64_t interval = first == windowed.end() ? 0 : first - windowed.begin() + 1;
+  for (int64_t i = 0; i < layers; ++i)
+    require(windowed[static_cast<size_t>(i)] ==
+                (interval == 0 || (interval > 1 && (i + 1) % interval != 0)),
+            ErrorCode::unsupported, kOrigin, json.label(), ": ",
+            json.has(kLayerTypes) ? kLayerTypes : "max_window_layers",
+            " must have layers without a window at equal distances, as every 6th, or none, or all");
+  if (interval == 1) return;
+  require(window <= limits::kModelDimension, ErrorCode::unsupported, kOrigin, json.label(), ": ",
+          kWindow, " is ", window, ", it may be up to ", limits::kModelDimension);
+  config.sliding_window = window;
+  config.full_attention_interval = interval;
+}
+
+// An attention whose window has all positions is the plain one, but in Gemma, where the layers with
+// a window have other rotary positions.
+void read_windows(const ConfigReader& json, const LlamaType& type, ModelConfig& config) {
+  const int64_t window = read_window(json, type), layers = config.decoder_layers;
+  const auto windowed_layers = [&](auto&& usual) {
+    return read_windowed(json, layers, window > 0, usual);
+  };
+  const bool hides = window < config.max_positions && window > 0;
+  switch (type.window) {
+    case Window::none:
+    case Window::none_if_used:
+      windowed_layers([](int64_t) { return false; });
+      require(!hides, ErrorCode::unsupported, kOrigin, json.label(), ": sliding_window is ", window,
+              ", below max_position_embeddings (", config.max_positions,
+              "); attention of this model_type has no window. With max_position_embeddings ",
+              window, " the model can be imported for texts of that length");
+      return;
+    case Window::all: {
+      const std::vector<bool> windowed = windowed_layers([](int64_t) { return true; });
+      if (!hides) return;
+      require(std::find(windowed.begin(), windowed.end(), false) == windowed.end(),
+              ErrorCode::unsupported, kOrigin, json.label(),
+              ": layer_types has full_attention; all layers of this model_type have the window");
+      return set_windows(json, windowed, window, config);
+    }
+    case Window::from_a_number: {
+      const int64_t first = json.has("max_window_layers")
+                                ? json.integer("max_window_layers", 0, int64_t{1} << 31)
+                                : 28;
+      const std::vector<bool> windowed = windowed_layers([&](int64_t i) { return i >= first; });
+      if (hides) set_windows(json, windowed, window, config);
+      return;
+    }
+    case Window::by_interval: {
+      require(window > 0, ErrorCode::unsupported, kOrigin, json.label(), ": ", kWindow,
+              " is null, this model_type needs a number");
+      constexpr const char* kPattern = "sliding_window_pattern";
+      const int64_t interval = json.has(kPattern) ? json.integer(kPattern, 1, limits::kLayers) : 6;
+      set_windows(json, windowed_layers([&](int64_t i) { return (i + 1) % interval != 0; }), window,
+                  config);
+      return;
+    }
+  }
+}
+
+// After the windows and the rotary positions.
+void read_gemma(const ConfigReader& json, ModelConfig& config) {
+  json.demand("use_bidirectional_attention", false, false);
+  for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
+    json.refuse(cap, "logits here have no soft cap");
+  config.ffn = FeedForward::geglu;
+  config.sandwich_norm = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  const double scalar = json.number(kGemmaScale, 256);
+  require(scalar > 0, ErrorCode::corrupt_file, kOrigin, json.label(), ": ", kGemmaScale,
+          " must be above 0");
+  const int64_t head_dim = config.head_width > 0 ? config.head_width : config.width / config.heads;
+  if (scalar != static_cast<double>(head_dim)) config.attention_scale = std::pow(scalar, -0.5);
+  if (config.sliding_window == 0) config.rope_local_theta = 0;
 }
 
 // Frequencies that old versions saved with every layer.
@@ -356,9 +549,9 @@ ModelConfig read_config(const ConfigReader& json) {
   config.qkv_biases = type.qkv_biases || config.attention_output_bias;
   config.ffn_biases = biases("mlp_bias", type.mlp_bias);
   config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
-  check_window(json, type.window, config.max_positions);
   config.width = json.integer("hidden_size", 2, limits::kModelDimension);
   config.decoder_layers = json.integer("num_hidden_layers", 1, limits::kLayers);
+  read_windows(json, type, config);
   config.heads = json.integer("num_attention_heads", 1, limits::kModelDimension);
   if (!type.kv_heads_may_lack || json.has("num_key_value_heads")) {
     config.kv_heads = json.integer("num_key_value_heads", 1, config.heads);
@@ -368,12 +561,18 @@ ModelConfig read_config(const ConfigReader& json) {
       json.has("head_dim") ? json.integer("head_dim", 1, limits::kModelDimension) : type.head_width;
   if (config.head_width * config.heads == config.width) config.head_width = 0;
   config.ffn_width = json.integer("intermediate_size", 1, limits::kModelDimension);
-  config.activation = activation_from_name(json, "hidden_act");
+  constexpr const char* kGemmaActivation = "hidden_activation";
+  if (!type.gemma)
+    config.activation = activation_from_name(json, "hidden_act");
+  else
+    config.activation = json.has(kGemmaActivation) ? activation_from_name(json, kGemmaActivation)
+                                                   : Activation::gelu;
   config.norm_epsilon = json.number("rms_norm_eps", type.epsilon);
   read_rope(json, type, config);
   if (type.skips_rope) config.no_rope_interval = read_no_rope_interval(json, config.decoder_layers);
   if (type.scaled) read_scales(json, config);
   config.norm_outputs = type.norm_outputs;
+  if (type.gemma) read_gemma(json, config);
   config.dropout = 0;
   config.attention_dropout = json.number("attention_dropout", 0);
   config.tied_embeddings = json.flag("tie_word_embeddings", type.tied);

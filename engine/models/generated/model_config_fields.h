@@ -56,6 +56,10 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "attention_scale", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false, .zero = "1 / the root of head_width"}, o.attention_scale);
   visit(OptionField{.name = "residual_scale", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false}, o.residual_scale);
   visit(OptionField{.name = "logits_divisor", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false}, o.logits_divisor);
+  visit(OptionField{.name = "sliding_window", .fixed = true, .unless_default = true, .low = 0, .high = 16777216, .zero = "all before it"}, o.sliding_window);
+  visit(OptionField{.name = "full_attention_interval", .fixed = true, .unless_default = true, .low = 0, .high = 1024, .zero = "all layers have the window"}, o.full_attention_interval);
+  visit(OptionField{.name = "rope_local_theta", .unless_default = true, .low = 0, .high = 1000000000000, .low_inside = false, .zero = "the angles of the other layers"}, o.rope_local_theta);
+  visit(OptionField{.name = "sandwich_norm", .fixed = true, .unless_default = true}, o.sandwich_norm);
 }
 
 }  // namespace trafo

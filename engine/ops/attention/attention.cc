@@ -105,6 +105,7 @@ void fill_common(Params& p, const ops::AttentionOptions& options, const Attentio
   p.dropout = options.dropout;
   p.scale = attention_scale(options);
   p.causal = options.causal;
+  p.window = options.window;
   p.sequences = ranges.sequences;
   p.heads = options.heads;
   p.kv_heads = options.key_heads();
@@ -236,6 +237,8 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   saved.options = options;
   saved.ranges = packed_ranges(context, kAttentionOp, cu_seqlens_q, q.tensor.dim(0), cu_seqlens_k,
                                k.tensor.dim(0), options);
+  // A window that no sequence fills changes nothing.
+  if (saved.options.window >= saved.ranges.max_keys) saved.options.window = 0;
   saved.cu_q = cu_seqlens_q.detach();
   saved.cu_k = cu_seqlens_k.detach();
   Sources& sources = saved.sources;
@@ -260,7 +263,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   Tensor out = context.empty({rows, width}, q.tensor.dtype());
   if (wanted) saved.lse = context.empty({rows, options.heads}, stat_dtype(q.tensor.dtype()));
   AttentionForwardParams p{};
-  fill_common(p, options, saved.ranges, saved.tensors, sources.column);
+  fill_common(p, saved.options, saved.ranges, saved.tensors, sources.column);
   p.query_begin = ints(saved.cu_q);
   p.query_end = p.query_begin + 1;
   p.key_begin = ints(saved.cu_k);

@@ -10,7 +10,11 @@
 // al., arXiv 2305.13245). Gradients of a key and value head are sums over the query heads that
 // share it, in ascending order.
 // causal: key j is masked for query i when j > i + keys - queries. A query without keys gives
-// zeros. Dropout acts on the probabilities; its element number is (query row * heads + head) *
+// zeros.
+// window (with causal; 0: none): key j is masked for query i as well when j <= i + keys - queries -
+// window. A query sees at most `window` keys, the last one included (Beltagy et al., arXiv
+// 2004.05150; Jiang et al., arXiv 2310.06825). Kernels skip tiles outside of the window.
+// Dropout acts on the probabilities; its element number is (query row * heads + head) *
 // dropout_key_stride(max_keys) + key, where the key counts inside the sequence.
 // Saved for backward: the output and the log-sum-exp of each row [Tq, heads]. Probabilities are
 // recomputed (Dao et al., arXiv 2205.14135); nothing of size S x S is kept.
@@ -33,6 +37,7 @@ struct AttentionForwardParams {
   Dropout dropout;
   double scale;
   bool causal;
+  int64_t window;                                                      // 0: none
   int64_t sequences, heads, kv_heads, head_dim, query_rows, key_rows;  // kv_heads divides heads
   // The longest sequence of each side, on an accelerator or more. With less, results and gradients
   // of that sequence are undefined. No kernel reads or writes outside the tensors, or waits for
@@ -57,6 +62,7 @@ struct AttentionBackwardParams {
   Dropout dropout;
   double scale;
   bool causal;
+  int64_t window;                                                      // 0: none
   int64_t sequences, heads, kv_heads, head_dim, query_rows, key_rows;  // kv_heads divides heads
   int64_t max_queries, max_keys;                                       // as in forward
   const int32_t* query_begin;
@@ -98,6 +104,9 @@ struct AttentionOptions {
   int64_t kv_heads = 0;  // heads of keys and values, a divisor of `heads`; 0: as many as `heads`
   int64_t head_dim = 0;
   bool causal = false;
+  // Keys that a query sees at most: its last one and those before it. 0: all. With `causal`, or in
+  // attention_decode.
+  int64_t window = 0;
   double scale = 0;  // 0: 1 / sqrt(head_dim)
   Dropout dropout;
   // Longest sequence of each side; 0: unknown. INVALID_ARGUMENT on the CPU if it is not. With both

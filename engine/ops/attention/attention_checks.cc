@@ -45,6 +45,8 @@ void check_attention_inputs(const Context& context, std::string_view op,
   require_argument(options.kv_heads >= 0 && options.heads % options.key_heads() == 0, op,
                    "kv_heads", " must be 0 or a divisor of heads = ", options.heads, ", got ",
                    options.kv_heads);
+  require_argument(options.window >= 0, op, "window", " must be 0, for none, or more, got ",
+                   options.window);
   require_argument(std::isfinite(options.scale), op, "scale",
                    " must be finite, or 0 for 1 / sqrt(head_dim)");
   const int64_t kv_columns = checked_mul(options.key_heads(), options.head_dim, op);
@@ -66,6 +68,8 @@ AttentionRanges packed_ranges(const Context& context, std::string_view op,
                               const ops::AttentionOptions& options) {
   check_row_numbers(context, op, cu_seqlens_q, "cu_seqlens_q");
   check_row_numbers(context, op, cu_seqlens_k, "cu_seqlens_k");
+  require_argument(options.window == 0 || options.causal, op, "window", " (", options.window,
+                   ") is for causal attention");
   require(cu_seqlens_q.numel() == cu_seqlens_k.numel(), ErrorCode::shape_mismatch, op,
           "cu_seqlens_q has ", cu_seqlens_q.numel(), " entries, cu_seqlens_k has ",
           cu_seqlens_k.numel());

@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int c = 0; c < 4 * Groups; ++c) gathered[i][c] = 0;
   }
   const int keys_end = item.visible(a, q0 + queries - 1);
-  for (int k0 = 0; k0 < keys_end; k0 += Tile) {
+  for (int k0 = item.first(a, q0) / Tile * Tile; k0 < keys_end; k0 += Tile) {
     const int keys = min(Tile, item.keys - k0);
     __syncthreads();
     load_tile<T, Tile>(k + k0 * a.k_stride, a.k_stride, keys, width, vectors, kv_tile, pitch);
@@ -185,11 +185,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const int query = q0 + ty + 16 * i;
-      const int visible = item.visible(a, query);
+      const int visible = item.visible(a, query), first = item.first(a, query);
       float high = maximum[i];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        s[i][j] = k0 + tx + 16 * j < visible ? __fmul_rn(s[i][j], a.scale) : -INFINITY;
+        const int key = k0 + tx + 16 * j;
+        s[i][j] = key >= first && key < visible ? __fmul_rn(s[i][j], a.scale) : -INFINITY;
         high = fmaxf(high, s[i][j]);
       }
       high = across_columns(high, [](float x, float y) { return fmaxf(x, y); });
@@ -242,7 +243,7 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
   for (int i = 0; i < N; ++i) {
     const int query = q0 + ty + 16 * i;
     const bool exists = query < item.queries;
-    const int visible = exists ? item.visible(a, query) : 0;
+    const int visible = exists ? item.visible(a, query) : 0, first = item.first(a, query);
     const int64_t at = (item.query + query) * a.heads + item.head;
     const float log_sum = exists ? lse[at] : 0.0f;
     const float row_delta = exists ? delta[at] : 0.0f;
@@ -250,7 +251,7 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
     for (int j = 0; j < N; ++j) {
       const int key = k0 + tx + 16 * j;
       float p = 0, ds = 0;
-      if (key < visible) {
+      if (key >= first && key < visible) {
         // The score is rounded as it was in forward: the rest of its error cancels with the error
         // of log_sum, and the only key of a row gets exactly 1.
         p = expf(__fmul_rn(s[i][j], a.scale) - log_sum);
@@ -262,7 +263,7 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
         }
         // The probability of an only key is constant. The difference, of two sums in different
         // orders, would be their rounding errors.
-        ds = visible == 1 ? 0.0f : p * (gradient - row_delta) * a.scale;
+        ds = visible - first == 1 ? 0.0f : p * (gradient - row_delta) * a.scale;
         p = dropped;
       }
       const int place = (ty + 16 * i) * kScorePitch + tx + 16 * j;
@@ -310,6 +311,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int q0 = 0; q0 < item.queries; q0 += Tile) {
     const int queries = min(Tile, item.queries - q0);
     if (item.visible(a, q0 + queries - 1) <= k0) continue;
+    if (item.first(a, q0) >= k0 + keys) break;
     __syncthreads();
     load_tile<T, Tile>(q_all + (item.query + q0) * a.q_stride + column, a.q_stride, queries, width,
                        vectors, q_tile, pitch);
@@ -369,7 +371,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int c = 0; c < 4 * Groups; ++c) dq[i][c] = 0;
   }
   const int keys_end = item.visible(a, q0 + queries - 1);
-  for (int k0 = 0; k0 < keys_end; k0 += Tile) {
+  for (int k0 = item.first(a, q0) / Tile * Tile; k0 < keys_end; k0 += Tile) {
     const int keys = min(Tile, item.keys - k0);
     __syncthreads();
     load_tile<T, Tile>(k_all + (item.key + k0) * a.k_stride + kv_column, a.k_stride, keys, width,

@@ -91,6 +91,13 @@ int64_t visible_keys(const Params& p, const Item& item, int64_t query, int64_t f
   return std::clamp<int64_t>(query + item.keys - item.queries + 1 - first_key, 0, count);
 }
 
+// The first key that the query may see; not before the first, not after the last.
+template <class Params>
+int64_t first_visible(const Params& p, const Item& item, int64_t query) {
+  if (p.window == 0) return 0;
+  return std::clamp<int64_t>(query + item.keys - item.queries + 1 - p.window, 0, item.keys);
+}
+
 // Dropout factors of the rows of a tile of probabilities.
 template <class T>
 class TileDropout {
@@ -190,8 +197,11 @@ void prefetch_keys_values(const AttentionForwardParams& p, int64_t sequence) {
 
 // A decode step: one query reads each key and value once, so no tile is worth its transposition.
 template <class T>
-void one_query(const AttentionForwardParams& p, const Item& item) {
+void one_query(const AttentionForwardParams& p, Item item) {
   const hn::ScalableTag<T> d;
+  const int64_t before = first_visible(p, item, 0);
+  item.key += before;
+  item.keys -= before;
   const int64_t width = p.head_dim;
   const int64_t column = item.head * width, kv_column = item.kv_head * width;
   const T* q = static_cast<const T*>(p.q) + item.query * p.q_stride + column;
@@ -256,7 +266,7 @@ void forward_item(const AttentionForwardParams& p, const Item& item, bool one_qu
     // From the lowest finite number: exp(-infinity - maximum) is then 0 and not NaN.
     std::fill(state, state + queries, RowState<T>{std::numeric_limits<T>::lowest(), T{0}});
     bool first = true;
-    for (int64_t k0 = 0; k0 < item.keys; k0 += kKeys) {
+    for (int64_t k0 = first_visible(p, item, q0) / kKeys * kKeys; k0 < item.keys; k0 += kKeys) {
       const int64_t keys = std::min(kKeys, item.keys - k0);
       if (visible_keys(p, item, q0 + queries - 1, k0, keys) == 0) break;
       const int64_t padded_keys = round_up(keys, lanes(d));
@@ -266,6 +276,10 @@ void forward_item(const AttentionForwardParams& p, const Item& item, bool one_qu
       dropout.start_tile(q0, k0, keys);
       for (int64_t i = 0; i < queries; ++i) {
         T* row = scores + i * padded_keys;
+        // Scores that become -infinity when they are scaled.
+        if (const int64_t hidden = first_visible(p, item, q0 + i) - k0; hidden > 0)
+          std::fill(row, row + std::min(hidden, keys),
+                    static_cast<T>(p.scale > 0 ? -HUGE_VAL : HUGE_VAL));
         T shrink;
         state[i] = softmax_row(row, visible_keys(p, item, q0 + i, k0, keys), padded_keys,
                                static_cast<T>(p.scale), state[i], shrink);
@@ -350,6 +364,7 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
     for (int64_t q0 = 0; q0 < item.queries; q0 += kQueries) {
       const int64_t queries = std::min(kQueries, item.queries - q0);
       if (visible_keys(p, item, q0 + queries - 1, k0, keys) == 0) continue;
+      if (first_visible(p, item, q0) >= k0 + keys) break;
       const T* q_rows = q + q0 * p.q_stride;
       const T* dout_rows = dout + q0 * row_width;
       multiply<T>(queries, padded_keys, width, {q_rows, p.q_stride, 1}, k_transposed, padded_keys,
@@ -362,14 +377,16 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
         T* drow = dscores + i * padded_keys;
         const T* factors = dropout.active() ? dropout.row(i) : nullptr;
         const int64_t visible = visible_keys(p, item, q0 + i, k0, keys);
+        const int64_t first_key = first_visible(p, item, q0 + i), hidden = first_key - k0;
         const auto log_sum = hn::Set(d, lse[(q0 + i) * p.heads]);
         const auto row_delta = hn::Set(d, delta[q0 + i]);
         // The probability of an only key is constant: the difference below would be rounding errors
         // of two sums.
-        const bool only_key = visible_keys(p, item, q0 + i, 0, item.keys) == 1;
+        const bool only_key = visible_keys(p, item, q0 + i, 0, item.keys) - first_key == 1;
         for (int64_t j = 0; j < padded_keys; j += lanes(d)) {
           const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
-          const auto mask = hn::FirstN(d, static_cast<size_t>(inside));
+          auto mask = hn::FirstN(d, static_cast<size_t>(inside));
+          if (j < hidden) mask = hn::AndNot(hn::FirstN(d, static_cast<size_t>(hidden - j)), mask);
           // Rounded as in forward, where lse was made of it.
           const auto score = hn::Mul(hn::LoadU(d, row + j), scale);
           const auto probability = hn::IfThenElseZero(mask, exp(d, hn::Sub(score, log_sum)));
@@ -382,7 +399,7 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
           }
           hn::StoreU(dropped, d, row + j);
           const auto dscore = hn::Mul(hn::Mul(probability, hn::Sub(gradient, row_delta)), scale);
-          const auto moves = hn::FirstN(d, static_cast<size_t>(only_key ? 0 : inside));
+          const auto moves = only_key ? hn::FirstN(d, 0) : mask;
           hn::StoreU(hn::IfThenElseZero(moves, dscore), d, drow + j);
         }
       }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <type_traits>
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/philox.cuh"
@@ -17,6 +18,7 @@ struct AttentionProblem {
   DropoutArgs dropout;
   float scale;
   bool causal;
+  int window;  // 0: none
   int64_t sequences, heads, head_dim, dropout_key_stride;
   uint32_t group;  // query heads that share a head of keys and values
   const int32_t* query_begin;
@@ -30,6 +32,7 @@ struct AttentionProblem {
     return {DropoutArgs::of(device, p.dropout),
             static_cast<float>(p.scale),
             p.causal,
+            p.window < p.key_rows ? static_cast<int>(p.window) : 0,
             p.sequences,
             p.heads,
             p.head_dim,
@@ -85,6 +88,23 @@ struct AttentionItem {
   __device__ __forceinline__ int visible(const AttentionProblem& a, int i) const {
     return a.causal ? min(keys, max(0, i + keys - queries + 1)) : keys;
   }
+  // Query i sees no key below this.
+  __device__ __forceinline__ int first(const AttentionProblem& a, int i) const {
+    return a.window > 0 ? min(keys, max(0, i + keys - queries + 1 - a.window)) : 0;
+  }
+  // Key j is seen by queries below this only.
+  __device__ __forceinline__ int seen_below(const AttentionProblem& a, int j) const {
+    return a.window > 0 ? max(0, min(queries, j - keys + queries + a.window)) : queries;
+  }
+  // The same in kernels that are compiled with and without a window.
+  template <bool Windowed>
+  __device__ __forceinline__ int first(const AttentionProblem& a, int i) const {
+    return Windowed ? first(a, i) : 0;
+  }
+  template <bool Windowed>
+  __device__ __forceinline__ int seen_below(const AttentionProblem& a, int j) const {
+    return Windowed ? seen_below(a, j) : queries;
+  }
   // Number of the dropout element of key 0 of query i: a multiple of 32.
   __device__ __forceinline__ uint64_t dropout_row(const AttentionProblem& a, int i) const {
     return static_cast<uint64_t>(((query + i) * a.heads + head) * a.dropout_key_stride);
@@ -110,6 +130,13 @@ inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) 
           p.accumulate_dk,
           p.accumulate_dv,
           p.largest};
+}
+
+// run(std::bool_constant<Windowed>{}): a kernel without a window is the code of one that knows
+// none.
+template <class Run>
+int32_t with_window(int64_t window, Run&& run) {
+  return window > 0 ? run(std::true_type{}) : run(std::false_type{});
 }
 
 // The kernels of the table in attention_kernels.h. delta: float32 [query_rows, heads], made by

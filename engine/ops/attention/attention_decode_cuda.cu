@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   float maximum = Max::kIdentity, sum = 0, part[kColumns];
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) part[c] = 0;
-  for (int k0 = 32 * warp; k0 < item.keys; k0 += kThreads) {
+  for (int k0 = item.first(a, 0) + 32 * warp; k0 < item.keys; k0 += kThreads) {
     const int key = k0 + lane;
     const float score =
         key < item.keys ? a.scale * dot(k + key * a.k_stride, query, width, vectors) : -INFINITY;

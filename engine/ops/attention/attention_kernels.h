@@ -41,6 +41,7 @@ struct AttentionCase {
   int64_t queries = 0, keys = 0;  // of the longest sequence
   bool dropout = false;
   bool causal = false;
+  bool window = false;     // shorter than the longest sequence
   bool saves_lse = false;  // forward: a backward will follow
   bool aligned = true;     // every row of q, k, v, and so on begins at a multiple of 16 bytes
   bool scale_positive = true;
@@ -68,6 +69,7 @@ struct AttentionKernelRow {
   int64_t head_dim_step;  // head_dim is a multiple
   Bounds queries, keys;   // of the longest sequence
   bool dropout;           // also with dropout
+  bool window = true;     // also with a window
   // Conditions that few rows have.
   bool causal = false;
   bool hopper = false;  // compute capability 9.0
@@ -82,10 +84,10 @@ struct AttentionKernelRow {
     return device == c.device && (c.backward ? backward : forward) &&
            (dtypes & dtype_bit(c.dtype)) != 0 && head_dim.contains(c.head_dim) &&
            c.head_dim % head_dim_step == 0 && queries.contains(c.queries) &&
-           keys.contains(c.keys) && (dropout || !c.dropout) && (!causal || c.causal) &&
-           (!hopper || c.hopper) && shared_memory <= c.shared_memory && (!aligned || c.aligned) &&
-           (!scale_positive || c.scale_positive) && (!tensor_maps || c.tensor_maps) &&
-           (!inference_only || !c.saves_lse);
+           keys.contains(c.keys) && (dropout || !c.dropout) && (window || !c.window) &&
+           (!causal || c.causal) && (!hopper || c.hopper) && shared_memory <= c.shared_memory &&
+           (!aligned || c.aligned) && (!scale_positive || c.scale_positive) &&
+           (!tensor_maps || c.tensor_maps) && (!inference_only || !c.saves_lse);
   }
 };
 
@@ -145,6 +147,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {8, kMmaHeadDim}, .head_dim_step = 8,
      .queries = attention_table::kShort, .keys = attention_table::kShort, .dropout = true,
+     .window = false,
      .shared_memory = attention_table::kOfEveryCard, .aligned = true},
 
     {.kernel = AttentionKernel::wgmma_pipeline, .name = "wgmma_pipeline",
@@ -180,6 +183,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kBf16,
      .head_dim = {40, 64}, .head_dim_step = 8,
      .queries = {kShortRows + 1, kWgmmaShortRows}, .keys = {1, kWgmmaShortRows}, .dropout = false,
+     .window = false,
      .hopper = true, .shared_memory = attention_table::kOfHopper,
      .aligned = true, .scale_positive = true, .tensor_maps = true},
 

@@ -9,7 +9,7 @@ namespace {
 // queries. Otherwise: a block for each tile of queries gathers dq = ds k over the tiles of keys.
 // "Own" rows are the rows of the block's tile, 16 for each warp, "other" ones are streamed; scores
 // stand as [own, other], the layout of a left operand.
-template <int D, bool ForKeys, bool Dropping>
+template <int D, bool ForKeys, bool Dropping, bool Windowed>
 __global__ void __launch_bounds__(kMmaThreads)
     backward_kernel(AttentionProblem a, AttentionGradients gradients, int64_t tiles,
                     const bf16* __restrict__ q_all, const bf16* __restrict__ k_all,
@@ -46,9 +46,11 @@ __global__ void __launch_bounds__(kMmaThreads)
   float* delta_row = delta + item.query * a.heads + item.head;
 
   // Other rows that share an unmasked pair with own rows.
-  const int other_begin =
-      ForKeys && a.causal ? max(0, own0 - item.keys + item.queries) / kOther * kOther : 0;
-  const int other_end = ForKeys ? item.queries : item.visible(a, own0 + own - 1);
+  const int other_begin = !ForKeys   ? item.first<Windowed>(a, own0) / kOther * kOther
+                          : a.causal ? max(0, own0 - item.keys + item.queries) / kOther * kOther
+                                     : 0;
+  const int other_end =
+      ForKeys ? item.seen_below<Windowed>(a, own0 + own - 1) : item.visible(a, own0 + own - 1);
   const auto other_tile = [&](int set, int which) {
     return MmaTile<D>{other_base + static_cast<uint32_t>(2 * set + which) * kTileBytes};
   };
@@ -128,7 +130,8 @@ __global__ void __launch_bounds__(kMmaThreads)
     }
     const MmaTile<D> tile_a = other_tile(set, 0), tile_b = other_tile(set, 1);
     // Some query of the tile has a masked key, or does not exist.
-    const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
+    const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0) ||
+                        (Windowed && k0 < item.first(a, q0 + 63));
 #pragma unroll(D <= 64 ? 2 : 1)
     for (int sub = 0; sub < kOther; sub += kSub) {
       float s[kSub / 8][4], dp[kSub / 8][4];
@@ -191,7 +194,8 @@ __global__ void __launch_bounds__(kMmaThreads)
             const int own_row = warp_row + g + 8 * (e / 2), other_row = sub + 8 * n + 2 * t + e % 2;
             const int i = q0 + (ForKeys ? other_row : own_row);
             const int j = k0 + (ForKeys ? own_row : other_row);
-            if (i >= item.queries || j >= item.visible(a, i)) s[n][e] = dp[n][e] = 0;
+            if (i >= item.queries || j >= item.visible(a, i) || (Windowed && j < item.first(a, i)))
+              s[n][e] = dp[n][e] = 0;
           }
       }
 #pragma unroll
@@ -254,12 +258,16 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
   };
   // The queries' kernel leaves delta for the keys'.
   int32_t result = kSuccess;
-  if (p.dq && p.max_queries > 0)
-    result = run(dropping ? backward_kernel<D, false, true> : backward_kernel<D, false, false>,
-                 p.max_queries);
+  const auto run_pass = [&](auto for_keys, int64_t rows) {
+    return with_window(p.window, [&](auto windowed) {
+      return run(dropping ? backward_kernel<D, for_keys(), true, windowed()>
+                          : backward_kernel<D, for_keys(), false, windowed()>,
+                 rows);
+    });
+  };
+  if (p.dq && p.max_queries > 0) result = run_pass(std::false_type{}, p.max_queries);
   if (result == kSuccess && (p.dk || p.dv) && p.max_keys > 0)
-    result = run(dropping ? backward_kernel<D, true, true> : backward_kernel<D, true, false>,
-                 p.max_keys);
+    result = run_pass(std::true_type{}, p.max_keys);
   return result;
 }
 

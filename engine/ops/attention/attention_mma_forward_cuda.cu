@@ -8,7 +8,7 @@ namespace {
 constexpr int kKeys = kStreamedRows;
 
 // A block for each tile of queries; a warp for 16 * Groups of its rows.
-template <int D, int Groups, bool Dropping>
+template <int D, int Groups, bool Dropping, bool Windowed>
 __global__ void __launch_bounds__(kMmaThreads)
     forward_kernel(AttentionProblem a, int64_t tiles, const bf16* __restrict__ q_all,
                    const bf16* __restrict__ k_all, const bf16* __restrict__ v_all,
@@ -34,10 +34,13 @@ __global__ void __launch_bounds__(kMmaThreads)
 
   const int keys_end = item.visible(a, q0 + queries - 1);
   const int keys_all = item.visible(a, q0);  // every query of the tile sees the keys below
+  const int keys_begin = item.first<Windowed>(a, q0) / kKeys * kKeys;
+  const int keys_from = item.first<Windowed>(a, q0 + queries - 1);  // and from here on
   copy_tile<D, kQueries, kMmaThreads>(q_tile, q_all + (item.query + q0) * a.q_stride + column,
                                       a.q_stride, queries, width);
-  if (keys_end > 0)
-    copy_tile<D, kKeys, kMmaThreads>(k_tile, k, a.k_stride, min(kKeys, item.keys), width);
+  if (keys_begin < keys_end)
+    copy_tile<D, kKeys, kMmaThreads>(k_tile, k + keys_begin * a.k_stride, a.k_stride,
+                                     min(kKeys, item.keys - keys_begin), width);
   commit_copies();
 
   const float scale = a.scale * kLog2e;
@@ -55,14 +58,14 @@ __global__ void __launch_bounds__(kMmaThreads)
   }
   Quad held[kHoldQueries ? Groups : 1][kHoldQueries ? D / 16 : 1];
 
-  for (int k0 = 0; k0 < keys_end; k0 += kKeys) {
+  for (int k0 = keys_begin; k0 < keys_end; k0 += kKeys) {
     // Two sets of bits: the last readers of this one passed the previous tile's barriers.
     KeptBits kept(kept_memory + k0 / kKeys % 2 * kQueries * KeptBits::kPitch);
     if constexpr (Dropping) kept.fill<kQueries>(a, item, q0, k0);
     wait_copies<0>();
     __syncthreads();  // the keys are here; nobody reads the values before them any more
     if constexpr (kHoldQueries) {
-      if (k0 == 0) {
+      if (k0 == keys_begin) {
 #pragma unroll
         for (int m = 0; m < Groups; ++m)
 #pragma unroll
@@ -121,6 +124,14 @@ __global__ void __launch_bounds__(kMmaThreads)
 #pragma unroll
             for (int e = 0; e < 2; ++e)
               if (8 * n + 2 * t + e >= visible) s[m][n][2 * half + e] = -INFINITY;
+        }
+        if (Windowed && k0 < keys_from) {
+          const int first = item.first(a, q0 + row) - k0;
+#pragma unroll
+          for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (8 * n + 2 * t + e < first) s[m][n][2 * half + e] = -INFINITY;
         }
         float high = maximum[m][half];
 #pragma unroll
@@ -196,24 +207,30 @@ __global__ void __launch_bounds__(kMmaThreads)
   }
 }
 
+template <int D, int Groups, bool Windowed>
+auto kernel_of(bool dropping) {
+  // With dropout two groups of rows of 128 columns do not fit the registers.
+  if constexpr (D * Groups <= 128)
+    if (dropping) return forward_kernel<D, Groups, true, Windowed>;
+  return forward_kernel<D, Groups, false, Windowed>;
+}
+
 template <int D, int Groups>
 int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
   constexpr int kQueries = 64 * Groups;
   const int64_t tiles = (p.max_queries + kQueries - 1) / kQueries;
   const bool dropping = p.dropout.active();
-  auto* kernel = forward_kernel<D, Groups, false>;
-  // With dropout two groups of rows of 128 columns do not fit the registers.
-  if constexpr (D * Groups <= 128)
-    if (dropping) kernel = forward_kernel<D, Groups, true>;
   constexpr size_t kBytes = (kQueries + 2 * kKeys) * D * 2,
                    kDroppingBytes = kBytes + 2 * kQueries * KeptBits::kPitch;
   static_assert(kDroppingBytes <= kLeastSharedMemory);
   const size_t bytes = dropping ? kDroppingBytes : kBytes;
-  return launch_attention(device, "attention_forward", kernel, p.sequences * p.heads * tiles,
-                          kMmaThreads, bytes, AttentionProblem::of(device, p), tiles,
-                          static_cast<const bf16*>(p.q), static_cast<const bf16*>(p.k),
-                          static_cast<const bf16*>(p.v), static_cast<bf16*>(p.out),
-                          static_cast<float*>(p.lse));
+  return with_window(p.window, [&](auto windowed) {
+    return launch_attention(device, "attention_forward", kernel_of<D, Groups, windowed()>(dropping),
+                            p.sequences * p.heads * tiles, kMmaThreads, bytes,
+                            AttentionProblem::of(device, p), tiles, static_cast<const bf16*>(p.q),
+                            static_cast<const bf16*>(p.k), static_cast<const bf16*>(p.v),
+                            static_cast<bf16*>(p.out), static_cast<float*>(p.lse));
+  });
 }
 
 }  // namespace

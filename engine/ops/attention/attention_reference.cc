@@ -111,6 +111,7 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
   VisibleKeysParams mask{};
   mask.dtype = q.tensor.dtype();
   mask.causal = options.causal;
+  mask.window = options.window;
   mask.sequences = ranges.sequences;
   mask.queries = length;
   mask.keys = keys;

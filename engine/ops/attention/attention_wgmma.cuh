@@ -96,7 +96,7 @@ __device__ __forceinline__ void clear_all(Sums (&c)[Count]) {
 
 // Probabilities of a thread, its own rows `own` and own + 8, the other ones from `first` + `column`
 // on: zero where a query does not see a key, or does not exist.
-template <bool ForKeys, int N>
+template <bool ForKeys, bool Windowed, int N>
 __device__ __forceinline__ void mask_probabilities(float (&s)[N][4], const AttentionProblem& a,
                                                    const AttentionItem& item, int own, int first,
                                                    int column) {
@@ -109,6 +109,12 @@ __device__ __forceinline__ void mask_probabilities(float (&s)[N][4], const Atten
       from = a.causal ? own_row - item.keys + item.queries - first : 0;
     else
       end = own_row < item.queries ? item.visible(a, own_row) - first : 0;
+    if constexpr (Windowed) {
+      if constexpr (ForKeys)
+        end = item.seen_below(a, own_row) - first;
+      else
+        from = item.first(a, own_row) - first;
+    }
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll

@@ -26,7 +26,7 @@ struct Shape {
 // ForKeys: a block for each tile of keys gathers dk = ds^T q and dv = p^T dout over the tiles of
 // queries. Otherwise: a block for each tile of queries gathers dq = ds k over the tiles of keys.
 // Scores stand as [own, other], the layout of a left operand.
-template <int D, bool ForKeys>
+template <int D, bool ForKeys, bool Windowed>
 __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>::kBlocks)
     wgmma_backward_kernel(AttentionProblem a, AttentionGradients gradients, int64_t tiles,
                           const bf16* __restrict__ q_all, const bf16* __restrict__ k_all,
@@ -60,13 +60,16 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   float* delta_row = delta + item.query * a.heads + item.head;
 
   // Other rows that share an unmasked pair with own rows.
-  const int other_begin =
-      ForKeys && a.causal ? max(0, own0 - item.keys + item.queries) / 64 * 64 : 0;
-  const int other_end = ForKeys ? item.queries : item.visible(a, own0 + own - 1);
+  const int other_begin = !ForKeys   ? item.first<Windowed>(a, own0) / 64 * 64
+                          : a.causal ? max(0, own0 - item.keys + item.queries) / 64 * 64
+                                     : 0;
+  const int other_end =
+      ForKeys ? item.seen_below<Windowed>(a, own0 + own - 1) : item.visible(a, own0 + own - 1);
   // Those that own ones of the warpgroup have.
   const int group_end = ForKeys           ? other_end
                         : group_row < own ? item.visible(a, own0 + min(group_row + 64, own) - 1)
                                           : 0;
+  const int group_begin = ForKeys ? 0 : item.first<Windowed>(a, own0 + group_row);
   const auto other_tile = [&](int set, int which) {
     return Panels<D, 64>{base + 2 * S::kOwnBytes +
                          static_cast<uint32_t>(2 * set + which) * S::kOtherBytes};
@@ -123,7 +126,8 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
     __syncthreads();  // the tile is here; nobody reads the one before it any more
     if (first + 64 < other_end) copy_other(first + 64);
     commit_copies();
-    if (S::kWarpgroups > 1 && first >= group_end) continue;
+    if (S::kWarpgroups > 1 && (first >= group_end || (Windowed && first + 64 <= group_begin)))
+      continue;
 
     const Panels<D, 64> tile_a = other_tile(set, 0), tile_b = other_tile(set, 1);
     Sums s, dp;
@@ -135,7 +139,8 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
 
     // Some query of the 64 x 64 has a masked key, or does not exist.
     const int q0 = ForKeys ? first : own0 + group_row, k0 = ForKeys ? own0 + group_row : first;
-    const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
+    const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0) ||
+                        (Windowed && k0 < item.first(a, q0 + 63));
     wgmma_wait<1>();
     pin(s);
 #pragma unroll
@@ -153,7 +158,8 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
         s[n][e] = fast_exp2(fmaf(s[n][e], scale, -log_sum));
       }
     }
-    if (masked) mask_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
+    if (masked)
+      mask_probabilities<ForKeys, Windowed>(s, a, item, own0 + warp_row + g, first, 2 * t);
     // dv's product runs while ds is made, if there are registers for the operands of both.
     constexpr bool kEarly = ForKeys && D == 128;
     Quad left_p[ForKeys ? 4 : 1], left_ds[4];
@@ -225,12 +231,15 @@ int32_t run_pass(DeviceState& device, const AttentionBackwardParams& p, float* d
   using S = Shape<D, ForKeys>;
   static_assert(S::kSharedBytes <= kHopperSharedMemory);
   const int64_t tiles = ((ForKeys ? p.max_keys : p.max_queries) + S::kOwn - 1) / S::kOwn;
-  return launch_attention(
-      device, "attention_backward", wgmma_backward_kernel<D, ForKeys>,
-      p.sequences * p.heads * tiles, S::kThreads, S::kSharedBytes, AttentionProblem::of(device, p),
-      attention_gradients(p), tiles, static_cast<const bf16*>(p.q), static_cast<const bf16*>(p.k),
-      static_cast<const bf16*>(p.v), static_cast<const bf16*>(p.out),
-      static_cast<const bf16*>(p.dout), static_cast<const float*>(p.lse), delta);
+  return with_window(p.window, [&](auto windowed) {
+    return launch_attention(
+        device, "attention_backward", wgmma_backward_kernel<D, ForKeys, windowed()>,
+        p.sequences * p.heads * tiles, S::kThreads, S::kSharedBytes,
+        AttentionProblem::of(device, p), attention_gradients(p), tiles,
+        static_cast<const bf16*>(p.q), static_cast<const bf16*>(p.k), static_cast<const bf16*>(p.v),
+        static_cast<const bf16*>(p.out), static_cast<const bf16*>(p.dout),
+        static_cast<const float*>(p.lse), delta);
+  });
 }
 
 template <int D>

@@ -12,7 +12,7 @@ constexpr int kQueries = 128, kThreads = 2 * kWarpgroup;
 template <int D>
 constexpr size_t kSharedBytes = Panels<D, kQueries>::kBytes + 4 * Panels<D, 64>::kBytes;
 
-template <int D>
+template <int D, bool Windowed>
 __global__ void __launch_bounds__(kThreads, 2)
     wgmma_forward_kernel(AttentionProblem a, int64_t tiles, const bf16* __restrict__ q_all,
                          const bf16* __restrict__ k_all, const bf16* __restrict__ v_all,
@@ -42,6 +42,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int group_end =
       group_row < queries ? item.visible(a, q0 + min(group_row + 64, queries) - 1) : 0;
   const int group_all = item.visible(a, q0 + group_row);
+  const int keys_begin = item.first<Windowed>(a, q0) / 64 * 64;
+  const int group_begin = item.first<Windowed>(a, q0 + group_row);
+  const int group_from =  // every one sees keys from here on
+      item.first<Windowed>(a, q0 + min(group_row + 64, queries) - 1);
   const auto tile_of = [&](int k0, int which) {
     return Panels<D, 64>{base + Panels<D, kQueries>::kBytes +
                          static_cast<uint32_t>(k0 / 64 % 2 * 2 + which) * Panels<D, 64>::kBytes};
@@ -53,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   };
   copy_panels<kThreads>(q_tile, q_all + (item.query + q0) * a.q_stride + column, a.q_stride,
                         queries, width);
-  if (keys_end > 0) copy_keys(0);
+  if (keys_begin < keys_end) copy_keys(keys_begin);
   commit_copies();
 
   const float scale = a.scale * kLog2e;
@@ -62,13 +66,13 @@ __global__ void __launch_bounds__(kThreads, 2)
   Sums gathered[kPanels];
   clear_all(gathered);
 
-  for (int k0 = 0; k0 < keys_end; k0 += 64) {
+  for (int k0 = keys_begin; k0 < keys_end; k0 += 64) {
     wait_copies<0>();
     wgmma_publish();
     __syncthreads();  // the tile is here; nobody reads the one before it any more
     if (k0 + 64 < keys_end) copy_keys(k0 + 64);
     commit_copies();
-    if (k0 >= group_end) continue;
+    if (k0 >= group_end || (Windowed && k0 + 64 <= group_begin)) continue;
 
     Sums s;
     wgmma_begin();
@@ -88,6 +92,14 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
           for (int e = 0; e < 2; ++e)
             if (8 * n + 2 * t + e >= visible) s[n][2 * half + e] = -INFINITY;
+      }
+      if (Windowed && k0 < group_from) {
+        const int first = item.first(a, q0 + warp_row + g + 8 * half) - k0;
+#pragma unroll
+        for (int n = 0; n < 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; ++e)
+            if (8 * n + 2 * t + e < first) s[n][2 * half + e] = -INFINITY;
       }
       float most = -INFINITY;
 #pragma unroll
@@ -165,11 +177,13 @@ template <int D>
 int32_t run_forward(DeviceState& device, const AttentionForwardParams& p) {
   static_assert(kSharedBytes<D> <= kHopperSharedMemory);
   const int64_t tiles = (p.max_queries + kQueries - 1) / kQueries;
-  return launch_attention(device, "attention_forward", wgmma_forward_kernel<D>,
-                          p.sequences * p.heads * tiles, kThreads, kSharedBytes<D>,
-                          AttentionProblem::of(device, p), tiles, static_cast<const bf16*>(p.q),
-                          static_cast<const bf16*>(p.k), static_cast<const bf16*>(p.v),
-                          static_cast<bf16*>(p.out), static_cast<float*>(p.lse));
+  return with_window(p.window, [&](auto windowed) {
+    return launch_attention(device, "attention_forward", wgmma_forward_kernel<D, windowed()>,
+                            p.sequences * p.heads * tiles, kThreads, kSharedBytes<D>,
+                            AttentionProblem::of(device, p), tiles, static_cast<const bf16*>(p.q),
+                            static_cast<const bf16*>(p.k), static_cast<const bf16*>(p.v),
+                            static_cast<bf16*>(p.out), static_cast<float*>(p.lse));
+  });
 }
 
 }  // namespace

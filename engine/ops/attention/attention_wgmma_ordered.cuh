@@ -6,6 +6,8 @@
 // longest items first, and walk the queries downwards. An item waits only for items of lower
 // numbers, and a block takes its items in ascending order. So the unfinished item with the lowest
 // number is worked on and waits for none: there is no deadlock, however few blocks run at a time.
+// With a window, an item walks only the queries that see any of its keys, and waits only for the
+// items that add to these.
 #pragma once
 
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
@@ -51,6 +53,7 @@ struct Workspace {
 };
 
 // Work item of a block.
+template <bool Windowed>
 struct Work {
   AttentionItem item;
   bool downwards;    // tiles of queries
@@ -73,7 +76,8 @@ struct Work {
     own0 = tile * kRows;
     own = min(kRows, item.keys - own0);
     begin = max(0, own0 - item.keys + item.queries) / kRows * kRows;
-    tiles = own > 0 ? (item.queries - begin + kRows - 1) / kRows : 0;
+    const int end = own > 0 ? item.seen_below<Windowed>(a, own0 + own - 1) : 0;
+    tiles = end > begin ? (end - begin + kRows - 1) / kRows : 0;
   }
   // The first query of the tile that comes as number n.
   __device__ __forceinline__ int tile_begin(int n) const {
@@ -83,7 +87,8 @@ struct Work {
   __device__ __forceinline__ void find_turn(const AttentionProblem& a, int first, int& before,
                                             int& after) const {
     const int keys = item.visible(a, min(first + kRows, item.queries) - 1);
-    const int below = static_cast<int>(item.tile), above = (keys + kRows - 1) / kRows - 1 - below;
+    const int tile = static_cast<int>(item.tile), above = (keys + kRows - 1) / kRows - 1 - tile;
+    const int below = tile - item.first<Windowed>(a, first) / kRows;
     before = downwards ? below : above;
     after = downwards ? above : below;
   }
@@ -147,6 +152,7 @@ struct Turn {
   uint32_t* count;    // of the items that have added
   int before, after;  // items that add before this one, and after it
 
+  template <class Work>
   __device__ __forceinline__ Turn(const AttentionProblem& a, const Work& work,
                                   const Workspace& workspace, int first, int group) {
     const AttentionItem& item = work.item;

@@ -111,6 +111,7 @@ __device__ __forceinline__ void multiply_transposed(Sums& c, const Tile& a, cons
 }
 
 // One warp.
+template <bool Windowed>
 __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedule& schedule,
                                         const Room& room, Place* places, const Maps& maps,
                                         const float* lse, const Workspace& workspace) {
@@ -133,7 +134,7 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedul
           min(a.query_end[sequence] - place.query, static_cast<int>(workspace.query_tiles) * kRows);
       place.keys = min(a.key_end[sequence] - place.key, schedule.tiles * kRows);
     }
-    const Work work(a, schedule, place);
+    const Work<Windowed> work(a, schedule, place);
     if (exists && work.own <= 0 && work.item.tile > 0) continue;
     const uint32_t set = round % 2;
     const int head = static_cast<int>(work.item.head);
@@ -183,6 +184,7 @@ constexpr int kGroupBarrier = 2, kSumsFull = 4, kSumsEmpty = 6;
 constexpr int kSumsThreads = kWarpgroup + 32;  // a warpgroup and its sender
 
 // One warp for each warpgroup: takes its parts of dq away, and fetches the sums for the last part.
+template <bool Windowed>
 __device__ __forceinline__ void send(const AttentionProblem& a, const Schedule& schedule,
                                      const Room& room, const Place* places,
                                      const Workspace& workspace, int group) {
@@ -195,7 +197,7 @@ __device__ __forceinline__ void send(const AttentionProblem& a, const Schedule& 
     __syncwarp();
     if (lane == 0) arrive(room.own_empty(set));
     if (place.number >= schedule.items) return;
-    const Work work(a, schedule, place);
+    const Work<Windowed> work(a, schedule, place);
     for (int n = 0; n < work.tiles; ++n) {
       const int first = work.tile_begin(n);
       const Turn turn(a, work, workspace, first, group);
@@ -245,6 +247,7 @@ __device__ __forceinline__ void clear_queries(const AttentionProblem& a,
     store_pack(to + at / kPieces * gradients.dq_stride + at % kPieces * 8, Pack<bf16, 8>{});
 }
 
+template <bool Windowed>
 __device__ __forceinline__ void consume(const AttentionProblem& a,
                                         const AttentionGradients& gradients,
                                         const Schedule& schedule, const Room& room,
@@ -269,7 +272,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
     wait_barrier(room.own_full(own_set), round / 2 % 2);
     const Place place = places[own_set];
     if (place.number >= schedule.items) break;
-    const Work work(a, schedule, place);
+    const Work<Windowed> work(a, schedule, place);
     const AttentionItem& item = work.item;
     const int own0 = work.own0, own = work.own;
     const Tile keys = room.own(own_set, 0), values = room.own(own_set, 1);
@@ -313,7 +316,8 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
       wgmma_commit();
 
       // Some query has a masked key, or does not exist.
-      const bool masked = rows < kRows || own0 + group_row + 64 > item.visible(a, first);
+      const bool masked = rows < kRows || own0 + group_row + 64 > item.visible(a, first) ||
+                          (Windowed && own0 + group_row < item.first(a, first + kRows - 1));
       const float* statistics = statistics_memory + 2 * stage * kRows + 2 * t;
       wgmma_wait<1>();
       pin(s);
@@ -325,7 +329,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
           s[n][e] =
               fast_exp2(fmaf(s[n][e], scale, -(e % 2 == 0 ? log_sums.x : log_sums.y) * kLog2e));
       }
-      if (masked) mask_probabilities<true>(s, a, item, own0 + warp_row + g, first, 2 * t);
+      if (masked) mask_probabilities<true, Windowed>(s, a, item, own0 + warp_row + g, first, 2 * t);
       Quad left_p[kRows / 16], left_ds[kRows / 16];
       wgmma_wait<0>();
       pin(dp);
@@ -427,6 +431,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
 
 #endif  // TRAFO_HAS_WGMMA
 
+template <bool Windowed>
 __global__ void __launch_bounds__(kThreads, 1)
     wgmma_ordered_backward_kernel(AttentionProblem a, AttentionGradients gradients,
                                   Schedule schedule, const __grid_constant__ Maps maps,
@@ -453,13 +458,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     leave_registers<kProducerRegisters>();
     const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
     if (warp == 0)
-      produce(a, schedule, room, places, maps, lse, workspace);
+      produce<Windowed>(a, schedule, room, places, maps, lse, workspace);
     else if (warp <= kGroups)
-      send(a, schedule, room, places, workspace, warp - 1);
+      send<Windowed>(a, schedule, room, places, workspace, warp - 1);
   } else {
     take_registers<kConsumerRegisters>();
-    consume(a, gradients, schedule, room, places, sums,
-            reinterpret_cast<const float*>(shared + kStatistics));
+    consume<Windowed>(a, gradients, schedule, room, places, sums,
+                      reinterpret_cast<const float*>(shared + kStatistics));
   }
 #endif
 }
@@ -509,10 +514,12 @@ int32_t attention_backward_ordered(DeviceState& device, const AttentionBackwardP
   schedule.tiles = static_cast<int>(tiles);
   schedule.side_by_side = static_cast<int>(std::min<int64_t>(kSideBySide, (heads + 1) / 2));
   schedule.items = static_cast<uint32_t>(items);
-  return launch_attention(device, "attention_backward", wgmma_ordered_backward_kernel,
-                          std::min<int64_t>(items, device.multiprocessors), kThreads, kSharedBytes,
-                          AttentionProblem::of(device, p), attention_gradients(p), schedule, maps,
-                          static_cast<const float*>(p.lse), workspace);
+  return with_window(p.window, [&](auto windowed) {
+    return launch_attention(device, "attention_backward", wgmma_ordered_backward_kernel<windowed()>,
+                            std::min<int64_t>(items, device.multiprocessors), kThreads,
+                            kSharedBytes, AttentionProblem::of(device, p), attention_gradients(p),
+                            schedule, maps, static_cast<const float*>(p.lse), workspace);
+  });
 }
 
 }  // namespace trafo::cuda

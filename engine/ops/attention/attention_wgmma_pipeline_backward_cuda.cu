@@ -48,7 +48,7 @@ struct Room {
 };
 
 // Work item of a block.
-template <bool ForKeys>
+template <bool ForKeys, bool Windowed>
 struct Work {
   AttentionItem item;
   int own0, own;   // rows
@@ -64,10 +64,11 @@ struct Work {
   }
   // Of own rows from `row` on, and up to it.
   __device__ __forceinline__ int first_tile(const AttentionProblem& a, int row) const {
-    return ForKeys && a.causal ? max(0, row - item.keys + item.queries) / 64 * 64 : 0;
+    if constexpr (!ForKeys) return item.first<Windowed>(a, row) / 64 * 64;
+    return a.causal ? max(0, row - item.keys + item.queries) / 64 * 64 : 0;
   }
   __device__ __forceinline__ int end_of(const AttentionProblem& a, int row) const {
-    return ForKeys ? item.queries : item.visible(a, row);
+    return ForKeys ? item.seen_below<Windowed>(a, row) : item.visible(a, row);
   }
 };
 
@@ -78,8 +79,9 @@ struct Maps {
 #ifdef TRAFO_HAS_WGMMA
 
 // One warp.
-template <bool ForKeys>
-__device__ __forceinline__ void produce(const AttentionProblem& a, const Work<ForKeys>& work,
+template <bool ForKeys, bool Windowed>
+__device__ __forceinline__ void produce(const AttentionProblem& a,
+                                        const Work<ForKeys, Windowed>& work,
                                         const Room<ForKeys>& room, const Maps& maps,
                                         const float* lse_row, const float* delta_row) {
   using S = Shape<ForKeys>;
@@ -124,12 +126,13 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Work<Fo
   }
 }
 
-template <bool ForKeys>
+template <bool ForKeys, bool Windowed>
 __device__ __forceinline__ void consume(const AttentionProblem& a,
                                         const AttentionGradients& gradients,
-                                        const Work<ForKeys>& work, const Room<ForKeys>& room,
-                                        float* statistics_memory, const bf16* out, const bf16* dout,
-                                        const float* lse_row, float* delta_row) {
+                                        const Work<ForKeys, Windowed>& work,
+                                        const Room<ForKeys>& room, float* statistics_memory,
+                                        const bf16* out, const bf16* dout, const float* lse_row,
+                                        float* delta_row) {
   using S = Shape<ForKeys>;
   const AttentionItem& item = work.item;
   const int own0 = work.own0, own = work.own, width = static_cast<int>(a.head_dim);
@@ -189,7 +192,8 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
 
     // Some query of the 64 x 64 has a masked key, or does not exist.
     const int q0 = ForKeys ? first : own0 + group_row, k0 = ForKeys ? own0 + group_row : first;
-    const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0);
+    const bool masked = q0 + 64 > item.queries || k0 + 64 > item.visible(a, q0) ||
+                        (Windowed && k0 < item.first(a, q0 + 63));
     const float* statistics = statistics_memory + 2 * stage * 64 + 2 * t;
     wgmma_wait<1>();
     pin(s);
@@ -204,7 +208,8 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
         s[n][e] = fast_exp2(fmaf(s[n][e], scale, -log_sum));
       }
     }
-    if (masked) mask_probabilities<ForKeys>(s, a, item, own0 + warp_row + g, first, 2 * t);
+    if (masked)
+      mask_probabilities<ForKeys, Windowed>(s, a, item, own0 + warp_row + g, first, 2 * t);
     // dv's product runs while ds is made.
     Quad left_p[ForKeys ? 4 : 1], left_ds[4];
     if constexpr (ForKeys) {
@@ -263,7 +268,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
 // ForKeys: a block for each tile of keys gathers dk = ds^T q and dv = p^T dout over the tiles of
 // queries. Otherwise: a block for each tile of queries gathers dq = ds k over the tiles of keys.
 // Scores stand as [own, other], the layout of a left operand.
-template <bool ForKeys>
+template <bool ForKeys, bool Windowed>
 __global__ void __launch_bounds__(Shape<ForKeys>::kThreads, 1)
     wgmma_pipeline_backward_kernel(AttentionProblem a, AttentionGradients gradients, int64_t tiles,
                                    const __grid_constant__ Maps maps, const bf16* out_all,
@@ -272,7 +277,7 @@ __global__ void __launch_bounds__(Shape<ForKeys>::kThreads, 1)
   using S = Shape<ForKeys>;
   extern __shared__ __align__(1024) unsigned char shared[];
   const Room<ForKeys> room{shared_address(shared)};
-  const Work<ForKeys> work(a, tiles);
+  const Work<ForKeys, Windowed> work(a, tiles);
   if (work.own <= 0) return;
   if (threadIdx.x == 0) {
     init_barrier(room.own_full(), 1);
@@ -287,12 +292,12 @@ __global__ void __launch_bounds__(Shape<ForKeys>::kThreads, 1)
   const int64_t row = item.query * a.heads + item.head;
   if (uniform(static_cast<int>(threadIdx.x) / kWarpgroup) == 0) {
     leave_registers<S::kProducerRegisters>();
-    if (threadIdx.x < 32) produce<ForKeys>(a, work, room, maps, lse + row, delta + row);
+    if (threadIdx.x < 32) produce<ForKeys, Windowed>(a, work, room, maps, lse + row, delta + row);
   } else {
     take_registers<S::kConsumerRegisters>();
-    consume<ForKeys>(a, gradients, work, room, reinterpret_cast<float*>(shared + S::kStatistics),
-                     out_all + row * a.head_dim, dout_all + row * a.head_dim, lse + row,
-                     delta + row);
+    consume<ForKeys, Windowed>(
+        a, gradients, work, room, reinterpret_cast<float*>(shared + S::kStatistics),
+        out_all + row * a.head_dim, dout_all + row * a.head_dim, lse + row, delta + row);
   }
 #endif
 }
@@ -303,11 +308,14 @@ int32_t run_pass(DeviceState& device, const AttentionBackwardParams& p, const Ma
   using S = Shape<ForKeys>;
   static_assert(S::kSharedBytes <= kHopperSharedMemory);
   const int64_t tiles = ((ForKeys ? p.max_keys : p.max_queries) + S::kOwn - 1) / S::kOwn;
-  return launch_attention(device, "attention_backward", wgmma_pipeline_backward_kernel<ForKeys>,
-                          p.sequences * p.heads * tiles, S::kThreads, S::kSharedBytes,
-                          AttentionProblem::of(device, p), attention_gradients(p), tiles, maps,
-                          static_cast<const bf16*>(p.out), static_cast<const bf16*>(p.dout),
-                          static_cast<const float*>(p.lse), delta);
+  return with_window(p.window, [&](auto windowed) {
+    return launch_attention(device, "attention_backward",
+                            wgmma_pipeline_backward_kernel<ForKeys, windowed()>,
+                            p.sequences * p.heads * tiles, S::kThreads, S::kSharedBytes,
+                            AttentionProblem::of(device, p), attention_gradients(p), tiles, maps,
+                            static_cast<const bf16*>(p.out), static_cast<const bf16*>(p.dout),
+                            static_cast<const float*>(p.lse), delta);
+  });
 }
 
 }  // namespace

@@ -80,10 +80,11 @@ struct Schedule {
 };
 
 // Work item of a block; the same in all of its threads.
-template <int D>
+template <int D, bool Windowed>
 struct Work {
   AttentionItem item;
   int q0, queries;  // none: nothing to do
+  int begin = 0;    // the first key of the first tile
   int tiles;        // of keys
 
   __device__ __forceinline__ Work(const AttentionProblem& a, const Schedule& s, int number) {
@@ -104,8 +105,10 @@ struct Work {
     const int tile = static_cast<int>(item.tile), first_end = (item.queries - 1) % kQueries + 1;
     q0 = tile == 0 ? 0 : first_end + (tile - 1) * kQueries;
     queries = tile == 0 ? first_end : max(0, min(kQueries, item.queries - q0));
-    tiles = queries == 0 ? 0 : tiles_below(item.visible(a, q0 + queries - 1));
+    if constexpr (Windowed) begin = item.first(a, q0) / Shape<D>::kKeys * Shape<D>::kKeys;
+    tiles = queries == 0 ? 0 : tiles_below(item.visible(a, q0 + queries - 1) - begin);
   }
+  // From `begin` on.
   static __device__ __forceinline__ int tiles_below(int keys) {
     return (keys + Shape<D>::kKeys - 1) / Shape<D>::kKeys;
   }
@@ -113,7 +116,7 @@ struct Work {
 
 #ifdef TRAFO_HAS_WGMMA
 
-template <int D>
+template <int D, bool Windowed>
 __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedule& schedule,
                                         const Room<D>& room, const CUtensorMap& q_map,
                                         const CUtensorMap& k_map, const CUtensorMap& v_map) {
@@ -130,13 +133,13 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedul
   for (int round = 0, rounds_end = schedule.all_rounds(); round < rounds_end; ++round) {
     const int number = schedule.number(round);
     if (number < 0) continue;
-    const Work<D> work(a, schedule, number);
+    const Work<D, Windowed> work(a, schedule, number);
     if (work.tiles == 0) continue;
     const auto load_keys = [&](int which, int n) {
       const uint32_t fill = filled + static_cast<uint32_t>(n), stage = fill % S::kStages;
       wait_barrier(room.empty(which, stage), (fill / S::kStages + 1) % 2);
       load(room.tile(which, stage).base, which == 0 ? k_map : v_map, room.full(which, stage),
-           S::Keys::kBytes, work.item.kv_head, work.item.key + n * S::kKeys);
+           S::Keys::kBytes, work.item.kv_head, work.item.key + work.begin + n * S::kKeys);
     };
     const uint32_t set = rounds % S::kQuerySets;
     wait_barrier(room.queries_empty(set), (rounds / S::kQuerySets + 1) % 2);
@@ -216,7 +219,7 @@ struct RowState {
   }
 };
 
-template <int D>
+template <int D, bool Windowed>
 __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedule& schedule,
                                         const Room<D>& room, bf16* out, float* lse) {
   using S = Shape<D>;
@@ -232,7 +235,8 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
   for (int round = 0, rounds_end = schedule.all_rounds(); round < rounds_end; ++round) {
     const int number = schedule.number(round);
     if (number < 0) continue;
-    const Work<D> work(a, schedule, number);
+    using Item = Work<D, Windowed>;
+    const Item work(a, schedule, number);
     const AttentionItem& item = work.item;
     if (work.queries == 0) continue;
     const uint32_t set = rounds % S::kQuerySets;
@@ -241,12 +245,15 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
     // The warpgroup's own: tiles that any of its queries sees, keys that every one sees.
     const int own_tiles =
         group_row < work.queries
-            ? Work<D>::tiles_below(item.visible(a, work.q0 + min(group_row + 64, work.queries) - 1))
+            ? Item::tiles_below(item.visible(a, work.q0 + min(group_row + 64, work.queries) - 1) -
+                                work.begin)
             : 0;
     const int seen_by_all = item.visible(a, work.q0 + group_row);
+    const int seen_from = item.first<Windowed>(a, work.q0 + min(group_row + 64, work.queries) - 1);
     // Warpgroups take turns as long as all have work: the first has the fewest tiles.
-    const int turns =
-        work.queries > S::kQueries - 64 ? Work<D>::tiles_below(item.visible(a, work.q0 + 63)) : 0;
+    const int turns = work.queries > S::kQueries - 64
+                          ? Item::tiles_below(item.visible(a, work.q0 + 63) - work.begin)
+                          : 0;
     const auto wait_for_turn = [&](int n) {
       if (n < turns) sync_threads(1 + group, 2 * kWarpgroup);
     };
@@ -270,7 +277,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
     // Rows after the last key may hold NaN, and 0 * NaN is not 0.
     const auto wait_values = [&](int n) {
       const typename S::Keys tile = wait_full(1, n);
-      const int keys = item.keys - n * S::kKeys;
+      const int keys = item.keys - work.begin - n * S::kKeys;
       if (keys < S::kKeys) {
         clear_rows(tile, keys, static_cast<int>(threadIdx.x) % kWarpgroup);
         wgmma_publish();
@@ -278,17 +285,33 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
       }
       return tile;
     };
-    const auto mask = [&](SumsOf<128>& s, int n) {
-      if ((n + 1) * S::kKeys <= seen_by_all) return;
+    const auto mask_beyond = [&](SumsOf<128>& s, int n) {
+      if (work.begin + (n + 1) * S::kKeys <= seen_by_all) return;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int visible =
-            item.visible(a, work.q0 + warp_row + g + 8 * half) - n * S::kKeys - 2 * t;
+            item.visible(a, work.q0 + warp_row + g + 8 * half) - work.begin - n * S::kKeys - 2 * t;
 #pragma unroll
         for (int i = 0; i < 16; ++i)
 #pragma unroll
           for (int e = 0; e < 2; ++e)
             if (8 * i + e >= visible) s[i][2 * half + e] = -INFINITY;
+      }
+    };
+    const auto mask = [&](SumsOf<128>& s, int n) {
+      mask_beyond(s, n);
+      if constexpr (Windowed) {
+        if (work.begin + n * S::kKeys >= seen_from) return;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int first =
+              item.first(a, work.q0 + warp_row + g + 8 * half) - work.begin - n * S::kKeys - 2 * t;
+#pragma unroll
+          for (int i = 0; i < 16; ++i)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              if (8 * i + e < first) s[i][2 * half + e] = -INFINITY;
+        }
       }
     };
 
@@ -390,7 +413,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
 
 #endif  // TRAFO_HAS_WGMMA
 
-template <int D>
+template <int D, bool Windowed>
 __global__ void __launch_bounds__(Shape<D>::kThreads, 1)
     wgmma_pipeline_forward_kernel(AttentionProblem a, Schedule schedule,
                                   const __grid_constant__ CUtensorMap q_map,
@@ -417,10 +440,10 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 1)
   __syncthreads();
   if (uniform(static_cast<int>(threadIdx.x) / kWarpgroup) == 0) {
     leave_registers<S::kProducerRegisters>();
-    if (threadIdx.x == 0) produce<D>(a, schedule, room, q_map, k_map, v_map);
+    if (threadIdx.x == 0) produce<D, Windowed>(a, schedule, room, q_map, k_map, v_map);
   } else {
     take_registers<S::kConsumerRegisters>();
-    consume<D>(a, schedule, room, out, lse);
+    consume<D, Windowed>(a, schedule, room, out, lse);
   }
 #endif
 }
@@ -453,10 +476,12 @@ int32_t run_forward(DeviceState& device, const AttentionForwardParams& p, bool& 
   schedule.share = static_cast<int>(share);
   schedule.rounds = equal ? static_cast<int>((share * tiles + blocks - 1) / blocks) : 0;
   schedule.shift = static_cast<int>(std::max<int64_t>(1, blocks / parts));
-  return launch_attention(device, "attention_forward", wgmma_pipeline_forward_kernel<D>, blocks,
-                          S::kThreads, S::kSharedBytes, AttentionProblem::of(device, p), schedule,
-                          q_map, k_map, v_map, static_cast<bf16*>(p.out),
-                          static_cast<float*>(p.lse));
+  return with_window(p.window, [&](auto windowed) {
+    return launch_attention(device, "attention_forward",
+                            wgmma_pipeline_forward_kernel<D, windowed()>, blocks, S::kThreads,
+                            S::kSharedBytes, AttentionProblem::of(device, p), schedule, q_map,
+                            k_map, v_map, static_cast<bf16*>(p.out), static_cast<float*>(p.lse));
+  });
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ struct PaddedRowsParams {
 // above, or all of one length where begin is null.
 struct VisibleKeysParams {
   DType dtype;
-  bool causal;  // key j is masked for query i when j > i + keys - queries
+  bool causal;         // key j is masked for query i when j > i + keys - queries
+  int64_t window = 0;  // and when j <= i + keys - queries - window; 0: no window
   int64_t sequences, queries, keys;
   const int32_t* query_begin;
   const int32_t* query_end;

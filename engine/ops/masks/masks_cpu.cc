@@ -49,9 +49,11 @@ void visible_keys_cpu(ThreadPool& pool, const VisibleKeysParams& p) {
             const int64_t below = i >= queries ? 0
                                   : p.causal   ? std::min(keys, i + keys - queries + 1)
                                                : keys;
+            const int64_t lowest = p.window > 0 ? i + keys - queries + 1 - p.window : 0;
             T* out = static_cast<T*>(p.out) + row * p.keys;
             for (int64_t j = 0; j < p.keys; ++j)
-              out[j] = j < below && !(p.masked && p.masked[b * p.keys + j]) ? T{1} : T{0};
+              out[j] =
+                  j >= lowest && j < below && !(p.masked && p.masked[b * p.keys + j]) ? T{1} : T{0};
           }
         });
   });

@@ -1,17 +1,19 @@
-// y = silu(a) b for x = [a, b] in one packed product: the gate of SwiGLU (Shazeer, arXiv
-// 2002.05202).
+// y = act(a) b for x = [a, b] in one packed product: the gates of SwiGLU, where act is SiLU, and of
+// GEGLU, where it is the tanh form of GELU (Shazeer, arXiv 2002.05202).
 //
-// x [.., 2F] with the gate's columns first -> y [.., F]. Saved: x. da = dy b silu'(a), db = dy
-// silu(a), in one pass.
+// x [.., 2F] with the gate's columns first -> y [.., F]. Saved: x. da = dy b act'(a), db = dy
+// act(a), in one pass.
 #pragma once
 
+#include "engine/core/generated/option_enums.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
 
 struct SwigluForwardParams {
   DType dtype;
-  int64_t rows, width;  // width: F
+  Activation activation;  // silu or gelu
+  int64_t rows, width;    // width: F
   const void* x;
   void* y;
   uint32_t* largest;  // place for the largest magnitude of y (Fp8Magnitudes), or null
@@ -19,6 +21,7 @@ struct SwigluForwardParams {
 
 struct SwigluBackwardParams {
   DType dtype;
+  Activation activation;
   int64_t rows, width;
   bool accumulate;
   const void* x;
@@ -29,8 +32,15 @@ struct SwigluBackwardParams {
 
 namespace ops {
 
-Tensor swiglu(Context& context, const Tensor& x);
-Tensor swiglu_reference(Context& context, const Tensor& x);
+// activation: silu or gelu, INVALID_ARGUMENT with another.
+Tensor gated_unit(Context& context, const Tensor& x, Activation activation);
+inline Tensor swiglu(Context& context, const Tensor& x) {
+  return gated_unit(context, x, Activation::silu);
+}
+Tensor gated_unit_reference(Context& context, const Tensor& x, Activation activation);
+inline Tensor swiglu_reference(Context& context, const Tensor& x) {
+  return gated_unit_reference(context, x, Activation::silu);
+}
 
 }  // namespace ops
 }  // namespace trafo

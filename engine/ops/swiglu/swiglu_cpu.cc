@@ -1,4 +1,4 @@
-// CPU kernels of the SwiGLU gate.
+// CPU kernels of the gates of SwiGLU and GEGLU.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/ops/swiglu/swiglu_cpu.cc"
 #include "engine/backend/cpu/simd.h"
@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-template <class T>
+template <Activation kind, class T>
 void forward(ThreadPool& pool, const SwigluForwardParams& p) {
   const hn::ScalableTag<T> d;
   parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
@@ -23,14 +23,13 @@ void forward(ThreadPool& pool, const SwigluForwardParams& p) {
       const T* up = gate + p.width;
       T* y = static_cast<T*>(p.y) + row * p.width;
       for_columns<T>(p.width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
-        columns.store(hn::Mul(activate<Activation::silu>(d, columns.load(gate)), columns.load(up)),
-                      y);
+        columns.store(hn::Mul(activate<kind>(d, columns.load(gate)), columns.load(up)), y);
       });
     }
   });
 }
 
-template <class T>
+template <Activation kind, class T>
 void backward(ThreadPool& pool, const SwigluBackwardParams& p) {
   const hn::ScalableTag<T> d;
   parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
@@ -42,22 +41,40 @@ void backward(ThreadPool& pool, const SwigluBackwardParams& p) {
       T* dup = dgate + p.width;
       for_columns<T>(p.width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
         const auto a = columns.load(gate), g = columns.load(dy);
-        // silu(a) = a s, silu'(a) = s (1 + a (1 - s))
-        const auto s = fast_sigmoid_pair(d, a);
-        const auto slope = hn::MulAdd(hn::Mul(a, s.complement), s.value, s.value);
-        put<T>(columns, hn::Mul(hn::Mul(g, columns.load(up)), slope), dgate, p.accumulate);
-        put<T>(columns, hn::Mul(g, hn::Mul(a, s.value)), dup, p.accumulate);
+        const auto gup = hn::Mul(g, columns.load(up));
+        if constexpr (kind == Activation::silu) {
+          // silu(a) = a s, silu'(a) = s (1 + a (1 - s))
+          const auto s = fast_sigmoid_pair(d, a);
+          const auto slope = hn::MulAdd(hn::Mul(a, s.complement), s.value, s.value);
+          put<T>(columns, hn::Mul(gup, slope), dgate, p.accumulate);
+          put<T>(columns, hn::Mul(g, hn::Mul(a, s.value)), dup, p.accumulate);
+        } else {
+          put<T>(columns, activation_gradient<kind>(d, a, gup), dgate, p.accumulate);
+          put<T>(columns, hn::Mul(g, activate<kind>(d, a)), dup, p.accumulate);
+        }
       });
     }
   });
 }
 
 void swiglu_forward_simd(ThreadPool& pool, const SwigluForwardParams& p) {
-  with_compute_type(p.dtype, [&](auto zero) { forward<decltype(zero)>(pool, p); });
+  with_compute_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (p.activation == Activation::silu)
+      forward<Activation::silu, T>(pool, p);
+    else
+      forward<Activation::gelu, T>(pool, p);
+  });
 }
 
 void swiglu_backward_simd(ThreadPool& pool, const SwigluBackwardParams& p) {
-  with_compute_type(p.dtype, [&](auto zero) { backward<decltype(zero)>(pool, p); });
+  with_compute_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (p.activation == Activation::silu)
+      backward<Activation::silu, T>(pool, p);
+    else
+      backward<Activation::gelu, T>(pool, p);
+  });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// CUDA kernels of the SwiGLU gate.
+// CUDA kernels of the gates of SwiGLU and GEGLU.
 #include "engine/ops/swiglu/swiglu.h"
 
 #include "engine/ops/activation/activation.cuh"
@@ -21,7 +21,7 @@ struct RowOf {
   }
 };
 
-template <class T, int V>
+template <class T, int V, Activation kind>
 struct ForwardBody {
   const T* x;
   T* y;
@@ -47,14 +47,14 @@ struct ForwardBody {
     to_floats<T>(loaded.gate, a);
     to_floats<T>(loaded.up, b);
 #pragma unroll
-    for (int j = 0; j < V; ++j) a[j] = activate<T, Activation::silu>(a[j]) * b[j];
+    for (int j = 0; j < V; ++j) a[j] = activate<T, kind>(a[j]) * b[j];
     const Held<T, V> written = from_floats<T, V>(a);
     store_held<T, V>(y + i, written);
     if (largest) seen.see(written);
   }
 };
 
-template <class T, int V>
+template <class T, int V, Activation kind>
 struct BackwardBody {
   const T* x;
   const T* dy;
@@ -84,10 +84,15 @@ struct BackwardBody {
     to_floats<T>(loaded.dy, g);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const SigmoidPair s = sigmoid_pair<T>(a[j]);
-      const float slope = fmaf(a[j] * s.complement, s.value, s.value);
-      b[j] *= g[j] * slope;
-      g[j] *= a[j] * s.value;
+      if constexpr (kind == Activation::silu) {
+        const SigmoidPair s = sigmoid_pair<T>(a[j]);
+        const float slope = fmaf(a[j] * s.complement, s.value, s.value);
+        b[j] *= g[j] * slope;
+        g[j] *= a[j] * s.value;
+      } else {
+        b[j] *= activation_gradient<T, kind>(a[j], g[j]);
+        g[j] *= activate<T, kind>(a[j]);
+      }
     }
     T* to = dx + i + row_of(i) * width;
     put_floats<T, V>(to, b, accumulate);
@@ -100,8 +105,15 @@ struct BackwardBody {
 };
 
 template <class Run>
-int32_t with_kernel(DeviceState& device, DType dtype, bool aligned, int64_t width, const Run& run) {
+int32_t with_kernel(DeviceState& device, DType dtype, Activation activation, bool aligned,
+                    int64_t width, const Run& run_kind) {
   int32_t result = kSuccess;
+  const auto run = [&](auto zero, auto pack) {
+    using std::integral_constant;
+    return activation == Activation::silu
+               ? run_kind(zero, pack, integral_constant<Activation, Activation::silu>{})
+               : run_kind(zero, pack, integral_constant<Activation, Activation::gelu>{});
+  };
   const bool typed = with_device_type(dtype, [&](auto zero) {
     constexpr int V = kPackWidth<decltype(zero)>;
     const bool packed = aligned && width % V == 0;
@@ -122,11 +134,12 @@ int32_t swiglu_forward_cuda(cuda::DeviceState& device, const SwigluForwardParams
   using namespace cuda;
   if (p.rows == 0) return kSuccess;
   return with_kernel(
-      device, p.dtype, aligned16(p.x) && aligned16(p.y), p.width, [&](auto zero, auto pack) {
+      device, p.dtype, p.activation, aligned16(p.x) && aligned16(p.y), p.width,
+      [&](auto zero, auto pack, auto kind) {
         using T = decltype(zero);
         constexpr int V = pack();
-        const ForwardBody<T, V> body{static_cast<const T*>(p.x), static_cast<T*>(p.y), p.width,
-                                     RowOf<V>::by(p.rows, p.width), p.largest};
+        const ForwardBody<T, V, kind()> body{static_cast<const T*>(p.x), static_cast<T*>(p.y),
+                                             p.width, RowOf<V>::by(p.rows, p.width), p.largest};
         return launch_flat<V>(device, p.rows * p.width, p.width, body, "swiglu_forward");
       });
 }
@@ -134,20 +147,20 @@ int32_t swiglu_forward_cuda(cuda::DeviceState& device, const SwigluForwardParams
 int32_t swiglu_backward_cuda(cuda::DeviceState& device, const SwigluBackwardParams& p) {
   using namespace cuda;
   if (p.rows == 0) return kSuccess;
-  return with_kernel(device, p.dtype, aligned16(p.x) && aligned16(p.dy) && aligned16(p.dx), p.width,
-                     [&](auto zero, auto pack) {
-                       using T = decltype(zero);
-                       constexpr int V = pack();
-                       const BackwardBody<T, V> body{static_cast<const T*>(p.x),
-                                                     static_cast<const T*>(p.dy),
-                                                     static_cast<T*>(p.dx),
-                                                     p.width,
-                                                     p.accumulate,
-                                                     RowOf<V>::by(p.rows, p.width),
-                                                     p.largest};
-                       return launch_flat<V>(device, p.rows * p.width, p.width, body,
-                                             "swiglu_backward");
-                     });
+  return with_kernel(
+      device, p.dtype, p.activation, aligned16(p.x) && aligned16(p.dy) && aligned16(p.dx), p.width,
+      [&](auto zero, auto pack, auto kind) {
+        using T = decltype(zero);
+        constexpr int V = pack();
+        const BackwardBody<T, V, kind()> body{static_cast<const T*>(p.x),
+                                              static_cast<const T*>(p.dy),
+                                              static_cast<T*>(p.dx),
+                                              p.width,
+                                              p.accumulate,
+                                              RowOf<V>::by(p.rows, p.width),
+                                              p.largest};
+        return launch_flat<V>(device, p.rows * p.width, p.width, body, "swiglu_backward");
+      });
 }
 
 }  // namespace trafo

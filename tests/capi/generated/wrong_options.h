@@ -61,6 +61,11 @@
   wrong("residual_scale", residual_scale, NAN) \
   wrong("logits_divisor", logits_divisor, -1) \
   wrong("logits_divisor", logits_divisor, NAN) \
+  wrong("sliding_window", sliding_window, -1) \
+  wrong("full_attention_interval", full_attention_interval, -1) \
+  wrong("rope_local_theta", rope_local_theta, -1) \
+  wrong("rope_local_theta", rope_local_theta, NAN) \
+  wrong("sandwich_norm", sandwich_norm, 2) \
   wrong("precision", precision, 99) \
   /* the end */
 

@@ -709,6 +709,10 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   if (c.attention_scale != 0) found.push_back({"attention_scale", c.attention_scale});
   if (c.residual_scale != 1) found.push_back({"residual_scale", c.residual_scale});
   if (c.logits_divisor != 1) found.push_back({"logits_divisor", c.logits_divisor});
+  if (c.sliding_window != 0) found.push_back({"sliding_window", c.sliding_window});
+  if (c.full_attention_interval != 0) found.push_back({"full_attention_interval", c.full_attention_interval});
+  if (c.rope_local_theta != 0) found.push_back({"rope_local_theta", c.rope_local_theta});
+  if (c.sandwich_norm != 0) found.push_back({"sandwich_norm", c.sandwich_norm != 0});
   return found;
 }
 

@@ -131,6 +131,7 @@ pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
 pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
 pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_FFN_GEGLU: i32 = 2;
 pub const TRAFO_QK_NORM_NONE: i32 = 0;
 pub const TRAFO_QK_NORM_HEAD: i32 = 1;
 pub const TRAFO_QK_NORM_HEAD_AFTER_ROTARY: i32 = 2;
@@ -781,11 +782,13 @@ pub struct trafo_attention_options {
     pub dropout: trafo_dropout,
     #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is\n masked. Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all\n masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for a matmul and a softmax.\n Default NULL."]
     pub mask: *const trafo_tensor,
+    #[doc = " Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all. Default 0."]
+    pub window: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_attention_options"]
-        [::core::mem::size_of::<trafo_attention_options>() - 104usize];
+        [::core::mem::size_of::<trafo_attention_options>() - 112usize];
     ["Alignment of trafo_attention_options"]
         [::core::mem::align_of::<trafo_attention_options>() - 8usize];
     ["Offset of field: trafo_attention_options::struct_size"]
@@ -812,6 +815,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_attention_options, dropout) - 72usize];
     ["Offset of field: trafo_attention_options::mask"]
         [::core::mem::offset_of!(trafo_attention_options, mask) - 96usize];
+    ["Offset of field: trafo_attention_options::window"]
+        [::core::mem::offset_of!(trafo_attention_options, window) - 104usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2276,6 +2281,12 @@ pub struct trafo_model_config {
     pub residual_scale: f64,
     #[doc = " The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1."]
     pub logits_divisor: f64,
+    #[doc = " Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it."]
+    pub sliding_window: i64,
+    #[doc = " The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma\n 3: 6). Default 0: all layers have the window."]
+    pub full_attention_interval: i64,
+    #[doc = " Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).\n Default 0: the angles of the other layers."]
+    pub rope_local_theta: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2312,14 +2323,14 @@ pub struct trafo_model_config {
     pub rope_scaling: i32,
     #[doc = " 1: the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in a model with RMS norm\n and pre_norm. Default 0."]
     pub norm_outputs: i32,
+    #[doc = " 1: the output of each block has a norm, before the residual connection adds it, in addition to the norm of its input\n (Gemma), in a model with RMS norm and pre_norm. Default 0."]
+    pub sandwich_norm: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 360usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 384usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2379,46 +2390,52 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, residual_scale) - 264usize];
     ["Offset of field: trafo_model_config::logits_divisor"]
         [::core::mem::offset_of!(trafo_model_config, logits_divisor) - 272usize];
+    ["Offset of field: trafo_model_config::sliding_window"]
+        [::core::mem::offset_of!(trafo_model_config, sliding_window) - 280usize];
+    ["Offset of field: trafo_model_config::full_attention_interval"]
+        [::core::mem::offset_of!(trafo_model_config, full_attention_interval) - 288usize];
+    ["Offset of field: trafo_model_config::rope_local_theta"]
+        [::core::mem::offset_of!(trafo_model_config, rope_local_theta) - 296usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 280usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 304usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 284usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 308usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 288usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 312usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 292usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 316usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 296usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 320usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 300usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 324usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
-        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 304usize];
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 328usize];
     ["Offset of field: trafo_model_config::learned_positions"]
-        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 308usize];
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 332usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 312usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 336usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 316usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 340usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 320usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 344usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 324usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 348usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 328usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 352usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 332usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 356usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 336usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 360usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 340usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 364usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 344usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 368usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 348usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 372usize];
+    ["Offset of field: trafo_model_config::sandwich_norm"]
+        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 376usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 352usize];
-    ["Offset of field: trafo_model_config::reserved"]
-        [::core::mem::offset_of!(trafo_model_config, reserved) - 356usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 380usize];
 };
 unsafe extern "C" {
     #[must_use]

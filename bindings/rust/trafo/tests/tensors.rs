@@ -416,6 +416,8 @@ fn options_of_ops_change_what_they_say() -> Result<()> {
     let hidden = context.tensor(&[1, 0, 0, 1], &[2, 1, 1, 2])?;
     let heads = AttentionOptions::new(1, 1);
     near(q.attention(&q, &v, &rows, &rows, &heads.mask(&hidden))?, &[0.0, 1.0, 1.0])?;
+    let window = heads.causal(true).window(1);
+    near(q.attention(&q, &v, &rows, &rows, &window)?, &[5.0, 1.0, 3.0])?;
     let wrong = q.attention(&q, &v, &rows, &rows, &heads.mask(&v));
     assert_eq!(wrong.unwrap_err().code(), ErrorCode::ShapeMismatch);
 

@@ -17,6 +17,7 @@
 /* The feed-forward blocks of a decoder-lm. */
 #define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
 #define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
+#define TRAFO_FFN_GEGLU  2 /* A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only. */
 
 /* The norm of queries and keys of self-attention. */
 #define TRAFO_QK_NORM_NONE              0 /* There is none. */
@@ -90,6 +91,15 @@ typedef struct trafo_model_config {
   double residual_scale;
   /* The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1. */
   double logits_divisor;
+  /* Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it.
+   * */
+  int64_t sliding_window;
+  /* The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma
+   * 3: 6). Default 0: all layers have the window. */
+  int64_t full_attention_interval;
+  /* Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).
+   * Default 0: the angles of the other layers. */
+  double rope_local_theta;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
@@ -123,10 +133,12 @@ typedef struct trafo_model_config {
   /* 1: the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in a model with RMS norm
    * and pre_norm. Default 0. */
   int32_t norm_outputs;
+  /* 1: the output of each block has a norm, before the residual connection adds it, in addition to the norm of its input
+   * (Gemma), in a model with RMS norm and pre_norm. Default 0. */
+  int32_t sandwich_norm;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
-  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

@@ -13,6 +13,7 @@ pub struct AttentionOptions<'a> {
     causal: bool,
     dropout: Option<Dropout>,
     mask: Option<&'a Tensor>,
+    window: usize,
 }
 impl<'a> AttentionOptions<'a> {
     fn with_defaults() -> Self {
@@ -28,6 +29,7 @@ impl<'a> AttentionOptions<'a> {
             causal: raw.causal != 0,
             dropout: None,
             mask: None,
+            window: from_i64(raw.window),
         }
     }
     /// Heads of k and v, a divisor of heads (grouped-query attention); 0: as many as heads. Default 0.
@@ -58,6 +60,12 @@ impl<'a> AttentionOptions<'a> {
         self.mask = Some(mask);
         self
     }
+    /// Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all.
+    /// Default 0.
+    pub fn window(mut self, window: usize) -> Self {
+        self.window = window;
+        self
+    }
     pub(crate) fn to_raw(self) -> sys::trafo_attention_options {
         let mut raw = defaults(sys::trafo_attention_options_init);
         raw.heads = to_i64(self.heads);
@@ -72,6 +80,7 @@ impl<'a> AttentionOptions<'a> {
             raw.dropout = dropout.to_raw();
         }
         raw.mask = optional(self.mask);
+        raw.window = to_i64(self.window);
         raw
     }
 }

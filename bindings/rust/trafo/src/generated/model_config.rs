@@ -88,17 +88,21 @@ pub enum FeedForward {
     Plain,
     /// A gated unit with SiLU. A decoder-lm only.
     Swiglu,
+    /// A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+    Geglu,
 }
 impl FeedForward {
     pub(crate) fn as_raw(self) -> i32 {
         match self {
             FeedForward::Plain => sys::TRAFO_FFN_PLAIN,
             FeedForward::Swiglu => sys::TRAFO_FFN_SWIGLU,
+            FeedForward::Geglu => sys::TRAFO_FFN_GEGLU,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_FFN_SWIGLU => FeedForward::Swiglu,
+            sys::TRAFO_FFN_GEGLU => FeedForward::Geglu,
             _ => FeedForward::Plain,
         }
     }
@@ -106,6 +110,7 @@ impl FeedForward {
 named! { FeedForward:
     Plain = "plain",
     Swiglu = "swiglu",
+    Geglu = "geglu",
 }
 /// The norm of queries and keys of self-attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -286,6 +291,18 @@ model_config! {
     residual_scale: f64 = same, same;
     /// The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1.
     logits_divisor: f64 = same, same;
+    /// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all
+    /// before it.
+    sliding_window: usize = to_count, from_i64;
+    /// The layers whose number, from 1, is a multiple of it attend to all tokens before, without `sliding_window`
+    /// (Gemma 2: 2, Gemma 3: 6). Default 0: all layers have the window.
+    full_attention_interval: usize = to_count, from_i64;
+    /// Base of the angles of rotary positions in the layers with `sliding_window`, where `rope_factor` does not divide
+    /// them (Gemma 3). Default 0: the angles of the other layers.
+    rope_local_theta: f64 = same, same;
+    /// Whether the output of each block has a norm, before the residual connection adds it, in addition to the norm of
+    /// its input (Gemma), in a model with RMS norm and `pre_norm`. Default false.
+    sandwich_norm: bool = i32::from, from_flag;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].
