@@ -40,7 +40,7 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
   }
   // A dead process with the same id may have left a file of this name, but not a hundred of them.
   for (int attempt = 0; attempt < 100; ++attempt) {
-    temporary_ = parent_of(target_) / temporary_file_name(target_.filename().string());
+    temporary_ = parent_of(target_) / os::path_of(temporary_file_name(target_.filename().string()));
     file_ = try_create_new_file(temporary_);
     if (!file_.is_open()) continue;
     try {
@@ -112,10 +112,10 @@ std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& t
   std::vector<std::string> removed;
   for (const std::string& name : list_directory(parent_of(target))) {
     const auto temporary = parse_temporary_name(name);
-    if (!temporary || temporary->name != target.filename() || temporary->kind != "tmp" ||
+    if (!temporary || temporary->name != target.filename().string() || temporary->kind != "tmp" ||
         os::process_is_alive(temporary->pid))
       continue;
-    if (remove_if_unlocked(parent_of(target) / name)) removed.push_back(name);
+    if (remove_if_unlocked(parent_of(target) / os::path_of(name))) removed.push_back(name);
   }
   return removed;
 }

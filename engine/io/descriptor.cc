@@ -172,7 +172,7 @@ void MadeDirectory::make(const std::filesystem::path& path) {
 }
 
 std::filesystem::path MadeDirectory::file(std::string_view name) {
-  std::filesystem::path path = path_ / name;
+  std::filesystem::path path = path_ / os::path_of(std::string(name));
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, error)))
     files_.push_back(path);
@@ -229,7 +229,8 @@ std::vector<std::string> list_directory(const std::filesystem::path& path) {
     fail_errno(errno, "list_directory", "cannot list", path);
   }
   std::vector<std::string> names;
-  for (std::string name; directory.next(name);) names.push_back(name);
+  std::string name;  // until errno is read: freeing it may change that
+  while (directory.next(name)) names.push_back(name);
   if (errno != 0) fail_errno(errno, "list_directory", "cannot list", path);
   std::sort(names.begin(), names.end());
   return names;

@@ -8,7 +8,12 @@
 
 namespace trafo::os {
 
+// The path that a text names: UTF-8 on Windows, where std::filesystem::path takes each byte of a
+// text for a character although its string() is UTF-8; bytes elsewhere.
+std::filesystem::path path_of(const std::string& text);
+
 // Replaces what has the new name, in one step. A directory replaces an empty one, or none.
+// Windows before 10 (1709): EACCES if somebody has the old file open.
 int rename_replacing(PathRef from, PathRef to) noexcept;
 // EEXIST if there is anything of the new name. is_unsupported(): the file system cannot check it.
 int rename_new(PathRef from, PathRef to) noexcept;

