@@ -1,17 +1,14 @@
 // translate-train: trains and uses translation models from the command line.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <new>
 #include <span>
 
 #include "commands/commands.h"
 #include "engine/io/atomic_file.h"
+#include "engine/os/program.h"
 #include "settings/foreign_flags.h"
 #include "settings/setting_types.h"
 #include "settings/settings.h"
@@ -32,24 +29,6 @@ int fail_with(int code, const std::string& message) {
   }
   std::fprintf(stderr, "translate-train: error: %s\n", terminal_text(line).c_str());
   return code;
-}
-
-// A program may be started without standard streams. The next file it opens would then be one, and
-// a warning would be written into it. Nothing can be written to what stands in for them.
-void reserve_standard_streams() {
-  int file = 0;
-  do file = open("/dev/null", O_RDONLY);
-  while (file >= 0 && file <= STDERR_FILENO);
-  if (file >= 0) close(file);
-}
-
-// Set by whoever started the program.
-void make_usual_environment() {
-  reserve_standard_streams();
-  // At a limit of file sizes, a write fails as on a full disk.
-  std::signal(SIGXFSZ, SIG_IGN);
-  // A umask may keep files from others, but not from their owner.
-  umask(umask(0) & ~static_cast<mode_t>(S_IRWXU));
 }
 
 std::vector<std::string> flag_names(const CLI::App& app) {
@@ -189,7 +168,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace translate_train;
-  make_usual_environment();
+  trafo::os::prepare_program(argc, argv);
   try {
     return run(argc, argv);
   } catch (const CliError& error) {

@@ -1,10 +1,9 @@
-#include <unistd.h>
-
 #include <cstdio>
 #include <vector>
 
 #include "capi/src/handles.h"
 #include "engine/backend/cuda/cuda_backend.h"
+#include "engine/os/memory.h"
 #include "engine/quant/int8_kernel.h"
 
 using namespace trafo;
@@ -16,8 +15,7 @@ namespace {
 std::vector<trafo_device_info> devices_of(const Call& call, int32_t device, std::string& why) {
   if (device == TRAFO_DEVICE_CPU) {
     trafo_device_info cpu{};
-    cpu.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
-                       static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
+    cpu.memory_bytes = os::machine_memory();
     std::snprintf(cpu.name, sizeof cpu.name, "CPU");
     std::snprintf(cpu.int8_kernel, sizeof cpu.int8_kernel, "%s", best_int8_kernel().name);
     return {cpu};

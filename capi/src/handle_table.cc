@@ -1,7 +1,5 @@
 #include "capi/src/handle_table.h"
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 #include <functional>
@@ -10,6 +8,7 @@
 #include <unordered_map>
 
 #include "engine/core/status.h"
+#include "engine/os/threads.h"
 
 namespace trafo::capi {
 namespace {
@@ -73,7 +72,7 @@ size_t home_shard() {
 }
 
 // The child must not inherit a mutex that another thread of the parent holds.
-[[maybe_unused]] const int kForkHandlers = pthread_atfork(
+[[maybe_unused]] const int kForkHandlers = os::call_at_fork(
     [] {
       for (Shard& shard : shards()) shard.mutex.lock();
     },

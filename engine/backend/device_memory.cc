@@ -6,7 +6,8 @@
 #include <string_view>
 
 #include "engine/backend/cuda/cuda_backend.h"
-#include "engine/core/system_file.h"
+#include "engine/os/file.h"
+#include "engine/os/memory.h"
 
 namespace trafo {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 // Calls `each` with the lines of a file of the kernel until it returns true.
 template <class Each>
 void for_each_line(const std::string& file, Each each) {
-  const std::string text = read_system_file(file.c_str());
+  const std::string text = os::read_system_file(file.c_str());
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     if (each(std::string_view(text).substr(at, end - at))) return;
@@ -44,7 +45,7 @@ std::optional<int64_t> field_of(const std::string& file, std::string_view key) {
 }
 
 std::optional<int64_t> number_in(const std::string& file) {
-  return number_at_start(read_system_file(file.c_str()));
+  return number_at_start(os::read_system_file(file.c_str()));
 }
 
 // Lowers `memory` to the limits of a control group. Cached file pages count as free, because the
@@ -84,7 +85,11 @@ std::optional<DeviceMemory> host_memory(const std::filesystem::path& root) {
   const std::string base = root.string() + "/";
   const std::string meminfo = base + "proc/meminfo";
   const auto total = field_of(meminfo, "MemTotal:"), free = field_of(meminfo, "MemAvailable:");
-  if (!total || !free) return std::nullopt;
+  if (!total || !free) {  // a system without /proc
+    const int64_t unused = os::free_machine_memory();
+    if (unused == 0) return std::nullopt;
+    return DeviceMemory{os::machine_memory(), unused};
+  }
   DeviceMemory memory{*total * 1024, *free * 1024};
   // Lines are NUMBER:CONTROLLERS:GROUP; version 2 has no controllers.
   for_each_line(base + "proc/self/cgroup", [&](std::string_view line) {

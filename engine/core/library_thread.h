@@ -7,25 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include <signal.h>
-
 #include "engine/core/float_environment.h"
+#include "engine/os/threads.h"
 
 namespace trafo {
-
-// Blocks signals while it lives. Threads that are started meanwhile inherit that. Faults stay
-// deliverable: they are raised on the thread that caused them, and blocking them would bypass the
-// crash handler of the host.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept;
-  ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t previous_;
-};
 
 namespace internal {
 
@@ -42,14 +27,14 @@ auto in_default_environment(Work work) {
 // Throws std::system_error if the system starts no thread.
 template <class Thread = std::thread, class Work>
 Thread start_thread(Work work) {
-  const SignalsBlocked blocked;
+  const os::SignalsBlocked blocked;
   return Thread(internal::in_default_environment(std::move(work)));
 }
 
 // The same for work with a result. The destructor of the result waits.
 template <class Work>
 auto start_task(Work work) {
-  const SignalsBlocked blocked;
+  const os::SignalsBlocked blocked;
   return std::async(std::launch::async, internal::in_default_environment(std::move(work)));
 }
 

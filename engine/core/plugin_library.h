@@ -18,7 +18,7 @@ struct PluginLibrary {
 };
 
 struct OpenPlugin {
-  void* library;  // of dlopen
+  void* library;  // of os::open_library()
   std::string path;
 };
 

@@ -1,12 +1,11 @@
 #include "engine/core/sha256.h"
 
-#include <sys/random.h>
-
 #include <bit>
 #include <cstring>
 #include <string>
 
 #include "engine/core/status.h"
+#include "engine/os/process.h"
 
 namespace trafo {
 namespace {
@@ -84,8 +83,8 @@ bool are_equal(const Sha256& one, const Sha256& other) {
 
 Sha256 random_bytes() {
   Sha256 bytes;
-  require(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
-          ErrorCode::io, "random", "the system gives no random bytes");
+  require(os::random_bytes(bytes.data(), bytes.size()), ErrorCode::io, "random",
+          "the system gives no random bytes");
   return bytes;
 }
 

@@ -1,10 +1,5 @@
 #include "engine/data/corpus.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -16,9 +11,9 @@
 #include "engine/core/open_error.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
-#include "engine/core/system_file.h"
 #include "engine/core/utf8.h"
 #include "engine/data/pair_reader.h"
+#include "engine/os/file.h"
 
 namespace trafo {
 namespace {
@@ -35,16 +30,17 @@ class ByteSource {
   explicit ByteSource(const std::string& path) {
     if (path == "-") {
       name_ = "standard input";
-      descriptor_ = STDIN_FILENO;
+      descriptor_ = os::kStandardInput;
       return;
     }
     name_ = path;
     must_be_gzip_ = path.ends_with(".gz");
-    descriptor_ = open_file(path.c_str(), O_RDONLY);
+    descriptor_ = os::open_file(path, os::Open::read);
     if (descriptor_ < 0) fail_to_open(kCorpusOrigin, name_, errno);
     owned_ = true;
-    struct stat info {};
-    if (fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode)) {
+    os::FileStatus status;
+    if (os::file_status(descriptor_, status) == 0 &&
+        status.kind == os::FileStatus::Kind::directory) {
       close_all();
       fail(ErrorCode::invalid_argument, kCorpusOrigin, name_, ": is a directory");
     }
@@ -70,7 +66,7 @@ class ByteSource {
  private:
   size_t read_raw(char* buffer, size_t size, int64_t line) {
     if (cancel_ != nullptr) wait_for_bytes();
-    const ssize_t got = uninterrupted([&] { return ::read(descriptor_, buffer, size); });
+    const ptrdiff_t got = os::read_some(descriptor_, buffer, size);
     require(got >= 0, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io, kCorpusOrigin,
             name_, ":", line, ": cannot be read: ", std::strerror(errno));
     if (progress_ != nullptr) progress_->add(got);
@@ -80,16 +76,15 @@ class ByteSource {
   // A pipe may be silent for long.
   void wait_for_bytes() const {
     constexpr int kMilliseconds = 50;
-    pollfd pipe{descriptor_, POLLIN, 0};
     int ready = 0;
     do {
       stop_if_cancelled(cancel_, kCorpusOrigin);
-      ready = ::poll(&pipe, 1, kMilliseconds);
+      ready = os::wait_for_input(descriptor_, kMilliseconds);
     } while (ready == 0 || (ready < 0 && errno == EINTR));
   }
 
   void close_all() {
-    if (owned_) close(descriptor_);
+    if (owned_) os::close_file(descriptor_);
     owned_ = false;
   }
 
@@ -258,13 +253,14 @@ void check_usable(const CorpusReport& report, std::string_view name) {
 }
 
 bool is_gzip_file(const std::string& path) noexcept {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
-  const int descriptor = open_file(path.c_str(), O_RDONLY);
+  os::FileStatus status;
+  if (os::status_of(path, status) != 0 || status.kind != os::FileStatus::Kind::regular)
+    return false;
+  const int descriptor = os::open_file(path, os::Open::read);
   if (descriptor < 0) return false;
   char begin[2];
-  const ssize_t got = pread(descriptor, begin, sizeof begin, 0);
-  close(descriptor);
+  const ptrdiff_t got = os::read_at(descriptor, begin, sizeof begin, 0);
+  os::close_file(descriptor);
   return got == sizeof begin && GzipStream::begins_gzip({begin, sizeof begin});
 }
 
@@ -283,7 +279,7 @@ struct LineReader::Impl {
 
   void write_copy() const {
     for (size_t done = 0; done < end;) {
-      const ssize_t wrote = write_some(copy, buffer.data() + done, end - done);
+      const ptrdiff_t wrote = os::write_some(copy, buffer.data() + done, end - done);
       require(wrote > 0, ErrorCode::io, kCorpusOrigin, source.name(), " cannot be unpacked in ",
               copy_directory, ": ", wrote < 0 ? std::strerror(errno) : "nothing was written");
       done += static_cast<size_t>(wrote);
@@ -353,9 +349,11 @@ bool LineReader::next(std::string& line) {
 int64_t bytes_of_files(std::span<const std::string> paths) noexcept {
   int64_t bytes = 0;
   for (const std::string& path : paths) {
-    struct stat info {};
-    if (path == "-" || stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return 0;
-    bytes += info.st_size;
+    os::FileStatus status;
+    if (path == "-" || os::status_of(path, status) != 0 ||
+        status.kind != os::FileStatus::Kind::regular)
+      return 0;
+    bytes += static_cast<int64_t>(status.size);
   }
   return bytes;
 }

@@ -1,9 +1,5 @@
 #include "engine/data/disk_text.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -16,8 +12,8 @@
 #include "engine/core/open_error.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
-#include "engine/core/system_file.h"
 #include "engine/data/pair_reader.h"
+#include "engine/os/file.h"
 
 namespace trafo {
 namespace {
@@ -28,22 +24,22 @@ constexpr int kLengthBits = 21;
 static_assert(limits::kTextOffsetBits + kLengthBits == 64);
 static_assert(CorpusOptions{}.max_line_bytes < size_t{1} << kLengthBits);
 
-// An open file that is read by pread, after it was filled if it is a temporary one.
+// An open file that is read at offsets, after it was filled if it is a temporary one.
 class ReadOnlyFile {
  public:
   ReadOnlyFile() = default;
   ReadOnlyFile(const ReadOnlyFile&) = delete;
   ReadOnlyFile& operator=(const ReadOnlyFile&) = delete;
   ~ReadOnlyFile() {
-    if (descriptor_ >= 0) close(descriptor_);
+    if (descriptor_ >= 0) os::close_file(descriptor_);
   }
 
   void open_path(const std::string& path) {
     name_ = path;
-    descriptor_ = open_file(path.c_str(), O_RDONLY);
+    descriptor_ = os::open_file(path, os::Open::read);
     if (descriptor_ < 0) fail_to_open(kDiskTextOrigin, path, errno);
     // Taken before the lines are indexed: the file must not change after this.
-    watched_ = fstat(descriptor_, &known_) == 0;
+    watched_ = os::file_status(descriptor_, known_) == 0;
   }
 
   // Opens an unnamed file for reading and writing. Returns its descriptor, which this object owns.
@@ -54,21 +50,17 @@ class ReadOnlyFile {
     const fs::path folder =
         directory.empty() ? fs::temp_directory_path(error) : fs::path(directory);
     fs::create_directories(folder, error);
-    std::string path = (folder / "unpacked-XXXXXX").string();
-    descriptor_ = away_from_streams(mkostemp(path.data(), O_CLOEXEC));
+    descriptor_ = os::open_nameless_file(folder / "unpacked-");
     require(descriptor_ >= 0, ErrorCode::io, kDiskTextOrigin, for_name, " cannot be unpacked in ",
             folder.string(), ": ", std::strerror(errno));
-    unlink(path.c_str());
     return descriptor_;
   }
 
   void read(uint64_t offset, size_t length, std::string& out) const {
     out.resize(length);
     for (size_t done = 0; done < length;) {
-      const ssize_t got = uninterrupted([&] {
-        return pread(descriptor_, out.data() + done, length - done,
-                     static_cast<off_t>(offset + done));
-      });
+      const ptrdiff_t got =
+          os::read_at(descriptor_, out.data() + done, length - done, offset + done);
       require(got >= 0, ErrorCode::io, kDiskTextOrigin, name_,
               ": cannot be read: ", std::strerror(errno));
       if (got == 0) fail_changed();
@@ -84,10 +76,10 @@ class ReadOnlyFile {
   }
 
   void check_unchanged() const {
-    struct stat now {};
-    if (!watched_ || fstat(descriptor_, &now) != 0) return;
-    if (now.st_size != known_.st_size || now.st_mtim.tv_sec != known_.st_mtim.tv_sec ||
-        now.st_mtim.tv_nsec != known_.st_mtim.tv_nsec)
+    os::FileStatus now;
+    if (!watched_ || os::file_status(descriptor_, now) != 0) return;
+    if (now.size != known_.size || now.modified_seconds != known_.modified_seconds ||
+        now.modified_nanoseconds != known_.modified_nanoseconds)
       fail_changed();
   }
 
@@ -95,7 +87,7 @@ class ReadOnlyFile {
   std::string name_;
   int descriptor_ = -1;
   bool watched_ = false;
-  struct stat known_ {};
+  os::FileStatus known_;
 };
 
 // One file of the corpus.
@@ -118,9 +110,9 @@ struct Side {
 std::unique_ptr<LineReader> open_side(const std::string& path, const std::string& unpack_directory,
                                       Side& side) {
   auto reader = std::make_unique<LineReader>(path);
-  struct stat info {};
-  const bool plain =
-      path != "-" && stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && !is_gzip_file(path);
+  os::FileStatus status;
+  const bool plain = path != "-" && os::status_of(path, status) == 0 &&
+                     status.kind == os::FileStatus::Kind::regular && !is_gzip_file(path);
   if (plain)
     side.file.open_path(path);
   else

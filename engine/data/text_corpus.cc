@@ -1,7 +1,5 @@
 #include "engine/data/text_corpus.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,6 +9,7 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/disk_text.h"
+#include "engine/os/file.h"
 
 namespace trafo {
 namespace {
@@ -110,13 +109,14 @@ uint64_t pair_hash(const PairView& pair) {
 
 // Bytes of text to expect; -1: unknown before it is read.
 int64_t expected_bytes(const std::string& path) {
-  struct stat info {};
+  using Kind = os::FileStatus::Kind;
+  os::FileStatus status;
   if (path == "-") return -1;
-  if (stat(path.c_str(), &info) != 0) return 0;  // opening it will say why
-  if (S_ISDIR(info.st_mode)) return 0;
-  if (!S_ISREG(info.st_mode)) return -1;
-  return is_gzip_file(path) ? checked_mul(int64_t{info.st_size}, int64_t{4}, kTextCorpusOrigin)
-                            : info.st_size;
+  if (os::status_of(path, status) != 0) return 0;  // opening it will say why
+  if (status.kind == Kind::directory) return 0;
+  if (status.kind != Kind::regular) return -1;
+  const auto bytes = static_cast<int64_t>(status.size);
+  return is_gzip_file(path) ? checked_mul(bytes, int64_t{4}, kTextCorpusOrigin) : bytes;
 }
 
 bool stays_on_disk(std::span<const std::string> paths, const LoadOptions& options) {

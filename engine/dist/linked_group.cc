@@ -1,7 +1,5 @@
 #include "engine/dist/linked_group.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -11,7 +9,8 @@
 
 #include "engine/backend/backend.h"
 #include "engine/core/library_thread.h"
-#include "engine/core/system_file.h"
+#include "engine/os/file.h"
+#include "engine/os/process.h"
 
 namespace trafo {
 namespace {
@@ -30,11 +29,9 @@ double seconds_since(LinkClock::time_point begin) {
 
 // The same for all containers of a host, and another one after it has started anew.
 std::string name_of_host() {
-  const std::string name = read_system_file("/proc/sys/kernel/random/boot_id");
+  const std::string name = os::read_system_file("/proc/sys/kernel/random/boot_id");
   if (!name.empty()) return name.substr(0, name.find('\n'));
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return host;
+  return os::host_name();
 }
 
 // A thread watches the link, because a device that waits for a peer that never comes does not

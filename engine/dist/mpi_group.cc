@@ -1,7 +1,5 @@
 #include "engine/dist/mpi_group.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -71,7 +69,7 @@ class MpiWire final : public process::ProcessWire {
   void wait(int times) override {
     constexpr int kYields = 50, kShortest = 20, kLongest = 500;  // microseconds
     if (times < kYields) {
-      sched_yield();
+      std::this_thread::yield();
       return;
     }
     const int doublings = std::min(times - kYields, 10);

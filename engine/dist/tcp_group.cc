@@ -11,6 +11,7 @@
 #include "engine/core/sha256.h"
 #include "engine/dist/process_group.h"
 #include "engine/dist/tcp/plugin_api.h"
+#include "engine/os/shared_library.h"
 
 namespace trafo {
 namespace {
@@ -19,8 +20,9 @@ using process::GroupState;
 using process::ProcessWorld;
 
 constexpr const char* kTcpGroupOrigin = "tcp";
-constexpr PluginLibrary kTcpPlugin{kTcpGroupOrigin, "TCP plugin", "libtrafo_tcp.so",
-                                   "TRAFO_TCP_LIBRARY", nullptr};
+constexpr PluginLibrary kTcpPlugin{kTcpGroupOrigin, "TCP plugin",
+                                   "libtrafo_tcp" TRAFO_LIBRARY_SUFFIX, "TRAFO_TCP_LIBRARY",
+                                   nullptr};
 constexpr size_t kLeastToken = 32, kMostToken = 4096;
 constexpr size_t kLeastDifferent = 10;  // 32 random bytes, or 64 hexadecimal digits, have more
 

@@ -1,7 +1,5 @@
 #include "engine/formats/interop.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,9 +15,9 @@
 #include "engine/formats/tokenizers/tokenizer_json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
-#include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
 #include "engine/models/model_io.h"
+#include "engine/os/names.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/marian/marian_tokenizer.h"
 
@@ -52,14 +50,15 @@ class UnfinishedDirectory {
     path_ = parent / temporary_file_name(target_.filename().string());  // unique
     make_new_directory(path_);
     try {
-      lock_ = lock_temporary(try_open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+      lock_ = lock_temporary(
+          try_open(path_, os::Open::read | os::Open::directory | os::Open::no_follow));
     } catch (...) {
-      file_system::remove_tree(path_.c_str());
+      os::remove_tree(path_);
       throw;
     }
   }
   ~UnfinishedDirectory() {
-    if (!published_) file_system::remove_tree(path_.c_str());
+    if (!published_) os::remove_tree(path_);
   }
   UnfinishedDirectory(const UnfinishedDirectory&) = delete;
   UnfinishedDirectory& operator=(const UnfinishedDirectory&) = delete;

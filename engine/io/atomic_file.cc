@@ -1,12 +1,11 @@
 #include "engine/io/atomic_file.h"
 
-#include <fcntl.h>
-
 #include <cerrno>
 #include <utility>
 
-#include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
+#include "engine/os/names.h"
+#include "engine/os/process.h"
 
 namespace trafo {
 namespace {
@@ -41,7 +40,7 @@ AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)
   }
   // A dead process with the same id may have left a file of this name, but not a hundred of them.
   for (int attempt = 0; attempt < 100; ++attempt) {
-    temporary_ = parent_of(target_) / temporary_file_name(target_.filename().string());
+    temporary_ = parent_of(target_) / os::path_of(temporary_file_name(target_.filename().string()));
     file_ = try_create_new_file(temporary_);
     if (!file_.is_open()) continue;
     try {
@@ -62,7 +61,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::discard() noexcept {
   if (temporary_.empty()) return;
   file_ = Descriptor();
-  file_system::unlink(temporary_.c_str());
+  os::remove_file(temporary_);
   lock_ = Descriptor();
   temporary_.clear();
 }
@@ -113,32 +112,31 @@ std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& t
   std::vector<std::string> removed;
   for (const std::string& name : list_directory(parent_of(target))) {
     const auto temporary = parse_temporary_name(name);
-    if (!temporary || temporary->name != target.filename() || temporary->kind != "tmp" ||
-        file_system::process_is_alive(temporary->pid))
+    if (!temporary || temporary->name != target.filename().string() || temporary->kind != "tmp" ||
+        os::process_is_alive(temporary->pid))
       continue;
-    if (remove_if_unlocked(parent_of(target) / name)) removed.push_back(name);
+    if (remove_if_unlocked(parent_of(target) / os::path_of(name))) removed.push_back(name);
   }
   return removed;
 }
 
 Descriptor lock_temporary(const Descriptor& temporary) {
-  Descriptor lock(file_system::duplicate(temporary.fd()), temporary.path());
+  Descriptor lock(os::duplicate_file(temporary.fd()), temporary.path());
   if (!lock.is_open()) fail_errno(errno, "create_file", "cannot keep open", temporary.path());
-  struct stat status;
-  const bool is_locked = file_system::lock_exclusive(lock.fd()) == 0;
+  os::FileStatus status;
+  const bool is_locked = os::lock_file(lock.fd()) == 0;
   // A file system without locks must not keep anybody from writing.
   if (!is_locked && errno == EWOULDBLOCK) return {};
-  if (file_system::stat(lock.fd(), &status) == 0 && status.st_nlink == 0) return {};
+  if (os::file_status(lock.fd(), status) == 0 && status.names == 0) return {};
   return lock;
 }
 
 bool remove_if_unlocked(const std::filesystem::path& temporary) {
-  constexpr int kFlags = O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
+  constexpr os::Open kHow = os::Open::no_wait | os::Open::no_follow;
   // NFS locks only files that are open for writing, and no directory can be.
-  Descriptor file = try_open(temporary, O_RDWR | kFlags);
-  if (!file.is_open()) file = try_open(temporary, O_RDONLY | kFlags);
-  if (file.is_open() && file_system::lock_exclusive(file.fd()) != 0 && errno == EWOULDBLOCK)
-    return false;
+  Descriptor file = try_open(temporary, os::Open::read_write | kHow);
+  if (!file.is_open()) file = try_open(temporary, os::Open::read | kHow);
+  if (file.is_open() && os::lock_file(file.fd()) != 0 && errno == EWOULDBLOCK) return false;
   remove_tree(temporary);  // while the lock is held: its writer notices
   return true;
 }

@@ -54,7 +54,7 @@ std::string read_text_file(const std::filesystem::path& path, uint64_t max_bytes
 std::vector<std::string> remove_stale_temporaries(const std::filesystem::path& target);
 
 // A process of another PID namespace (a container) has an id that says nothing here. Writers
-// therefore hold a lock (flock) on what they write: a new file or directory of a temporary name.
+// therefore hold a lock on what they write: a new file or directory of a temporary name.
 // Closed if somebody else is about to remove it.
 Descriptor lock_temporary(const Descriptor& temporary);
 // Removes a temporary file or directory, unless its writer holds the lock. Returns whether it did.

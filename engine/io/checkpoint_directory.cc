@@ -8,10 +8,11 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/descriptor.h"
-#include "engine/io/file_system.h"
 #include "engine/io/manifest.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/temporary_name.h"
+#include "engine/os/names.h"
+#include "engine/os/process.h"
 
 namespace trafo {
 namespace {
@@ -45,7 +46,7 @@ class FileSink final : public ByteSink {
 // Removes a directory that is not part of any checkpoint. If that fails, remove_leftovers() does it
 // later: the save or deletion has already succeeded or failed.
 void remove_unneeded(const std::filesystem::path& path) noexcept {
-  file_system::remove_tree(path.c_str());
+  os::remove_tree(path);
 }
 
 std::vector<std::string> list_if_present(const std::filesystem::path& directory) {
@@ -212,13 +213,13 @@ void CheckpointDirectory::publish(const std::filesystem::path& unfinished, int64
     else
       rename_path(old, final);
   }
-  const bool replaces = file_system::rename(final.c_str(), old.c_str()) == 0;
+  const bool replaces = os::rename_replacing(final, old) == 0;
   if (!replaces && errno != ENOENT)
     fail_errno(errno, kCheckpointDirectoryOrigin, "cannot replace", final);
   try {
     rename_path(unfinished, final);
   } catch (...) {
-    if (replaces) file_system::rename(old.c_str(), final.c_str());
+    if (replaces) os::rename_replacing(old, final);
     throw;
   }
   sync_directory(root_);
@@ -330,8 +331,7 @@ std::vector<std::string> CheckpointDirectory::remove_leftovers() {
   std::vector<std::string> removed;
   const auto is_dead = [](const TemporaryName& temporary) {
     // The same process id is a dead process too: in containers every first process has id 1.
-    return temporary.pid == file_system::current_process() ||
-           !file_system::process_is_alive(temporary.pid);
+    return temporary.pid == os::process_id() || !os::process_is_alive(temporary.pid);
   };
   for (const std::string& name : list_if_present(root_)) {
     const auto leftover = parse_temporary_name(name);

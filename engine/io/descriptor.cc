@@ -1,14 +1,12 @@
 #include "engine/io/descriptor.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "engine/core/cancel_scope.h"
-#include "engine/io/file_system.h"
+#include "engine/os/names.h"
 
 namespace trafo {
 namespace {
@@ -16,7 +14,7 @@ namespace {
 constexpr size_t kLargestTransfer = size_t{1} << 24;  // between two looks at the cancel token
 
 Descriptor open_directory_for_sync(const std::filesystem::path& path) {
-  Descriptor directory = try_open(path, O_RDONLY | O_DIRECTORY);
+  Descriptor directory = try_open(path, os::Open::read | os::Open::directory);
   if (!directory.is_open()) fail_errno(errno, "sync_directory", "cannot open directory", path);
   return directory;
 }
@@ -35,7 +33,7 @@ Descriptor::Descriptor(Descriptor&& other) noexcept
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   if (this != &other) {
-    if (fd_ >= 0) file_system::close(fd_);
+    if (fd_ >= 0) os::close_file(fd_);
     fd_ = std::exchange(other.fd_, -1);
     path_ = std::move(other.path_);
   }
@@ -43,20 +41,20 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 }
 
 Descriptor::~Descriptor() {
-  if (fd_ >= 0) file_system::close(fd_);
+  if (fd_ >= 0) os::close_file(fd_);
 }
 
 uint64_t Descriptor::size() const {
-  struct stat status;
-  if (file_system::stat(fd_, &status) != 0) fail_errno(errno, "file", "cannot examine", path_);
-  return static_cast<uint64_t>(status.st_size);
+  os::FileStatus status;
+  if (os::file_status(fd_, status) != 0) fail_errno(errno, "file", "cannot examine", path_);
+  return status.size;
 }
 
 void Descriptor::write_all(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     stop_if_call_is_cancelled("write_file");
-    const ssize_t written =
-        file_system::write(fd_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
+    const ptrdiff_t written =
+        os::write_some(fd_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (written < 0) fail_errno(errno, "write_file", "cannot write", path_);
     if (written == 0) fail_errno(EIO, "write_file", "no byte was taken by", path_);
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -67,9 +65,8 @@ size_t Descriptor::read_at(uint64_t offset, std::span<std::byte> bytes) const {
   size_t done = 0;
   while (done < bytes.size()) {
     stop_if_call_is_cancelled("read_file");
-    const ssize_t count = file_system::read_at(fd_, bytes.data() + done,
-                                               std::min(bytes.size() - done, kLargestTransfer),
-                                               static_cast<off_t>(offset + done));
+    const ptrdiff_t count = os::read_at(
+        fd_, bytes.data() + done, std::min(bytes.size() - done, kLargestTransfer), offset + done);
     if (count < 0) fail_errno(errno, "read_file", "cannot read", path_);
     if (count == 0) break;
     done += static_cast<size_t>(count);
@@ -78,28 +75,27 @@ size_t Descriptor::read_at(uint64_t offset, std::span<std::byte> bytes) const {
 }
 
 bool Descriptor::sync() {
-  if (file_system::sync(fd_) == 0) return true;
-  if (!file_system::is_unsupported(errno))
-    fail_errno(errno, "write_file", "cannot make durable", path_);
+  if (os::sync_file(fd_) == 0) return true;
+  if (!os::is_unsupported(errno)) fail_errno(errno, "write_file", "cannot make durable", path_);
   return false;
 }
 
 void Descriptor::close() {
   // close() always releases the descriptor, on Linux also after EINTR, which is no failure.
-  const int result = file_system::close(std::exchange(fd_, -1));
+  const int result = os::close_file(std::exchange(fd_, -1));
   if (result != 0 && errno != EINTR) fail_errno(errno, "write_file", "cannot close", path_);
 }
 
-Descriptor try_open(const std::filesystem::path& path, int flags, mode_t mode) {
+Descriptor try_open(const std::filesystem::path& path, os::Open how) {
   std::filesystem::path copy = path;
-  const int fd = file_system::open_at(AT_FDCWD, copy.c_str(), flags, mode);
+  const int fd = os::open_file(copy, how);
   return Descriptor(fd, std::move(copy));
 }
 
 Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks links) {
-  // O_NONBLOCK: opening a FIFO must not wait for its writer. It has no effect on regular files.
-  const int no_follow = links == FollowLinks::no ? O_NOFOLLOW : 0;
-  Descriptor file = try_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | no_follow);
+  // Opening a FIFO must not wait for its writer.
+  constexpr os::Open kHow = os::Open::read | os::Open::no_wait;
+  Descriptor file = try_open(path, links == FollowLinks::no ? kHow | os::Open::no_follow : kHow);
   if (!file.is_open()) {
     if (errno == ENOENT)
       fail(ErrorCode::not_found, "open_file", "there is no file ", path.string());
@@ -108,16 +104,17 @@ Descriptor open_file_for_reading(const std::filesystem::path& path, FollowLinks 
            " is a symbolic link; only a regular file is read here");
     fail_errno(errno, "open_file", "cannot open", path);
   }
-  struct stat status;
-  if (file_system::stat(file.fd(), &status) != 0)
+  os::FileStatus status;
+  if (os::file_status(file.fd(), status) != 0)
     fail_errno(errno, "open_file", "cannot examine", path);
-  require(S_ISREG(status.st_mode), ErrorCode::io, "open_file", path.string(),
+  require(status.kind == os::FileStatus::Kind::regular, ErrorCode::io, "open_file", path.string(),
           " is not a regular file");
   return file;
 }
 
 Descriptor try_create_new_file(const std::filesystem::path& path) {
-  Descriptor file = try_open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+  Descriptor file = try_open(
+      path, os::Open::write | os::Open::create | os::Open::exclusive | os::Open::no_follow);
   if (!file.is_open() && errno != EEXIST) fail_errno(errno, "create_file", "cannot create", path);
   return file;
 }
@@ -129,7 +126,7 @@ Descriptor create_new_file(const std::filesystem::path& path) {
 }
 
 void make_new_directory(const std::filesystem::path& path) {
-  if (file_system::make_directory(path.c_str(), 0777) != 0)
+  if (os::make_directory(path) != 0)
     fail_errno(errno, "create_directory", "cannot create directory", path);
 }
 
@@ -153,7 +150,7 @@ MadeDirectory::~MadeDirectory() {
 void MadeDirectory::make(const std::filesystem::path& path) {
   made_.reserve(made_.size() + 1);
   std::filesystem::path copy = path;
-  if (file_system::make_directory(path.c_str(), 0777) == 0) {
+  if (os::make_directory(path) == 0) {
     made_.push_back(std::move(copy));
     sync_directory(path.has_parent_path() ? path.parent_path() : ".");
     return;
@@ -167,7 +164,7 @@ void MadeDirectory::make(const std::filesystem::path& path) {
   if (!can_create_parent) fail_errno(errno, "create_directory", "cannot create directory", path);
   make(path.parent_path());
   made_.reserve(made_.size() + 1);
-  if (file_system::make_directory(path.c_str(), 0777) == 0)
+  if (os::make_directory(path) == 0)
     made_.push_back(std::move(copy));
   else if (errno != EEXIST || path.has_filename())  // "DIR/" is its own parent
     fail_errno(errno, "create_directory", "cannot create directory", path);
@@ -175,7 +172,7 @@ void MadeDirectory::make(const std::filesystem::path& path) {
 }
 
 std::filesystem::path MadeDirectory::file(std::string_view name) {
-  std::filesystem::path path = path_ / name;
+  std::filesystem::path path = path_ / os::path_of(std::string(name));
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, error)))
     files_.push_back(path);
@@ -188,12 +185,12 @@ void MadeDirectory::keep() noexcept {
 }
 
 void MadeDirectory::remove() noexcept {
-  for (const std::filesystem::path& file : files_) file_system::unlink(file.c_str());
-  for (; !made_.empty(); made_.pop_back()) file_system::remove_directory(made_.back().c_str());
+  for (const std::filesystem::path& file : files_) os::remove_file(file);
+  for (; !made_.empty(); made_.pop_back()) os::remove_directory(made_.back());
 }
 
 void ensure_own_directory(const std::filesystem::path& path) {
-  if (file_system::make_directory(path.c_str(), 0777) == 0) {
+  if (os::make_directory(path) == 0) {
     sync_directory(path.has_parent_path() ? path.parent_path() : ".");
     return;
   }
@@ -202,7 +199,8 @@ void ensure_own_directory(const std::filesystem::path& path) {
 }
 
 void refuse_linked_directory(const std::filesystem::path& path) {
-  const Descriptor directory = try_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  const Descriptor directory =
+      try_open(path, os::Open::read | os::Open::directory | os::Open::no_follow);
   if (directory.is_open() || errno == ENOENT) return;
   require(errno != ENOTDIR && errno != ELOOP, ErrorCode::io, "open_directory", path.string(),
           " is a symbolic link or no directory; what belongs to a run lies in its own directory");
@@ -214,32 +212,25 @@ bool sync_directory(const std::filesystem::path& path) {
 }
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (file_system::rename(from.c_str(), to.c_str()) == 0) return;
+  if (os::rename_replacing(from, to) == 0) return;
   const int error = errno;
   fail_errno(error, "rename", concat("cannot rename ", from.string(), " to"), to);
 }
 
 void remove_tree(const std::filesystem::path& path) {
-  if (file_system::remove_tree(path.c_str()) != 0)
-    fail_errno(errno, "remove", "cannot remove", path);
+  if (os::remove_tree(path) != 0) fail_errno(errno, "remove", "cannot remove", path);
 }
 
 std::vector<std::string> list_directory(const std::filesystem::path& path) {
-  DIR* directory = file_system::open_directory(path.c_str());
-  if (directory == nullptr) {
+  os::DirectoryReader directory(path);
+  if (!directory.is_open()) {
     if (errno == ENOENT)
       fail(ErrorCode::not_found, "list_directory", "there is no directory ", path.string());
     fail_errno(errno, "list_directory", "cannot list", path);
   }
-  struct Closer {
-    DIR* directory;
-    ~Closer() { file_system::close_directory(directory); }
-  } closer{directory};
   std::vector<std::string> names;
-  while (const struct dirent* entry = file_system::read_directory(directory)) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
+  std::string name;  // until errno is read: freeing it may change that
+  while (directory.next(name)) names.push_back(name);
   if (errno != 0) fail_errno(errno, "list_directory", "cannot list", path);
   std::sort(names.begin(), names.end());
   return names;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/core/status.h"
+#include "engine/os/file.h"
 
 namespace trafo {
 
@@ -32,8 +33,8 @@ class Descriptor {
   void write_all(std::span<const std::byte> bytes);
   // Reads up to bytes.size() bytes at `offset`; returns fewer only at the end of the file.
   size_t read_at(uint64_t offset, std::span<std::byte> bytes) const;
-  // fsync. A failed fsync is never repeated: the kernel may have dropped the pages and report
-  // success the next time. False if the file system has no fsync.
+  // A failed sync is never repeated: the kernel may have dropped the pages and report
+  // success the next time. False if the file system cannot make it durable.
   bool sync();
   void close();  // throws if the system reports that earlier writes were lost
 
@@ -42,9 +43,9 @@ class Descriptor {
   std::filesystem::path path_;
 };
 
-// open(2) with close-on-exec. If it fails, the result is not open and errno has the reason. Memory
-// is allocated first: once the file is open, no failure may leave it open or locked.
-Descriptor try_open(const std::filesystem::path& path, int flags, mode_t mode = 0);
+// If it fails, the result is not open and errno has the reason. Memory is allocated first: once the
+// file is open, no failure may leave it open or locked.
+Descriptor try_open(const std::filesystem::path& path, os::Open how);
 
 // FollowLinks::no refuses a symbolic link as the last part of the path.
 enum class FollowLinks { yes, no };

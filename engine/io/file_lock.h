@@ -7,7 +7,7 @@
 
 namespace trafo {
 
-// Holds an flock on DIRECTORY/.lock. The kernel releases it when the process ends in any way, so
+// Holds a lock on DIRECTORY/.lock. The system releases it when the process ends in any way, so
 // there are no stale locks. The file stays and has the process id of the holder as text.
 class DirectoryLock {
  public:

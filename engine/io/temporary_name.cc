@@ -1,14 +1,11 @@
 #include "engine/io/temporary_name.h"
 
-#include <sys/random.h>
-
 #include <atomic>
 #include <charconv>
 #include <cstdint>
-#include <limits>
 
 #include "engine/core/status.h"
-#include "engine/io/file_system.h"
+#include "engine/os/process.h"
 
 namespace trafo {
 
@@ -21,12 +18,12 @@ std::optional<int64_t> parse_decimal(std::string_view text) {
 }
 
 std::string temporary_directory_name(std::string_view name, std::string_view kind) {
-  return concat(".", name, ".", kind, "-", file_system::current_process());
+  return concat(".", name, ".", kind, "-", os::process_id());
 }
 
 std::string temporary_file_name(std::string_view name) {
   uint64_t number = 0;
-  if (::getrandom(&number, sizeof number, 0) != sizeof number) {  // interrupted: unlikely, harmless
+  if (!os::random_bytes(&number, sizeof number)) {  // interrupted: unlikely, harmless
     static std::atomic<uint64_t> counter{0};
     number = counter.fetch_add(1);
   }
@@ -47,8 +44,8 @@ std::optional<TemporaryName> parse_temporary_name(std::string_view file_name) {
     if (dash != std::string_view::npos && !parse_decimal(rest.substr(dash + 1)))
       return std::nullopt;
     const auto pid = parse_decimal(rest.substr(0, dash));
-    if (!pid || *pid == 0 || *pid > std::numeric_limits<pid_t>::max()) return std::nullopt;
-    result.pid = static_cast<pid_t>(*pid);
+    if (!pid || *pid == 0 || *pid > os::kLargestProcessId) return std::nullopt;
+    result.pid = *pid;
     return result;
   }
   return std::nullopt;

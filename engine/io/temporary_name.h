@@ -3,8 +3,6 @@
 // still alive.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,7 +13,7 @@ namespace trafo {
 struct TemporaryName {
   std::string name;  // the final name
   std::string kind;  // "tmp", "old"
-  pid_t pid = 0;
+  int64_t pid = 0;
 };
 
 std::string temporary_directory_name(std::string_view name, std::string_view kind);

@@ -1,10 +1,10 @@
 #include "engine/memory/caching_allocator.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 #include "engine/core/status.h"
+#include "engine/os/memory.h"
 
 namespace trafo {
 namespace {
@@ -35,10 +35,10 @@ void* CachingAllocator::allocate(size_t bytes) {
   std::lock_guard lock(mutex_);
   void* block = cached_.take(size);
   if (!block) {
-    block = std::aligned_alloc(CachedBlocks::kAlignment, size);
+    block = os::allocate_aligned(CachedBlocks::kAlignment, size);
     if (!block) {
       release_cached_locked();
-      block = std::aligned_alloc(CachedBlocks::kAlignment, size);
+      block = os::allocate_aligned(CachedBlocks::kAlignment, size);
     }
     require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
             " bytes left; ", stats_.allocated_bytes, " bytes are in use");
@@ -56,14 +56,14 @@ void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
   stats_.allocated_bytes -= static_cast<int64_t>(size);
   if (kKeepBlocks && cached_.keep(size, pointer)) return;
-  std::free(pointer);
+  os::free_aligned(pointer);
   stats_.reserved_bytes -= static_cast<int64_t>(size);
   ++stats_.system_calls;
 }
 
 void* CachingAllocator::allocate_exactly(size_t bytes) {
   const size_t size = aligned(bytes);
-  void* block = std::aligned_alloc(CachedBlocks::kAlignment, size);
+  void* block = os::allocate_aligned(CachedBlocks::kAlignment, size);
   require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
           " bytes left");
   std::lock_guard lock(mutex_);
@@ -75,7 +75,7 @@ void* CachingAllocator::allocate_exactly(size_t bytes) {
 }
 
 void CachingAllocator::release_exactly(void* pointer, size_t bytes) noexcept {
-  std::free(pointer);
+  os::free_aligned(pointer);
   const auto size = static_cast<int64_t>(aligned(bytes));
   std::lock_guard lock(mutex_);
   ++stats_.system_calls;
@@ -90,7 +90,7 @@ void CachingAllocator::release_cached() noexcept {
 
 void CachingAllocator::release_cached_locked() noexcept {
   cached_.drain([&](void* block, size_t size) {
-    std::free(block);
+    os::free_aligned(block);
     stats_.reserved_bytes -= static_cast<int64_t>(size);
     ++stats_.system_calls;
   });

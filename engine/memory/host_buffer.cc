@@ -1,9 +1,9 @@
 #include "engine/memory/host_buffer.h"
 
-#include <sys/mman.h>
-
 #include <limits>
 #include <new>
+
+#include "engine/os/memory.h"
 
 namespace trafo {
 namespace {
@@ -18,10 +18,10 @@ HostBuffer::HostBuffer(size_t bytes) : size_(bytes) {
   const size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
   if (bytes > std::numeric_limits<size_t>::max() - alignment) throw std::bad_alloc();
   const size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, whole)));
+  data_.reset(static_cast<std::byte*>(os::allocate_aligned(alignment, whole)));
   if (!data_) throw std::bad_alloc();
-  // The kernel may decline; the buffer then has small pages.
-  if (alignment == kHugePage) madvise(data_.get(), whole, MADV_HUGEPAGE);
+  data_.get_deleter().release = [](std::byte* data) { os::free_aligned(data); };
+  if (alignment == kHugePage) os::prefer_huge_pages(data_.get(), whole);
 }
 
 }  // namespace trafo

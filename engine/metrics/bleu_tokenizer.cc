@@ -1,7 +1,5 @@
 #include "engine/metrics/bleu_tokenizer.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -12,6 +10,7 @@
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
 #include "engine/metrics/generated/unicode_categories.h"
+#include "engine/os/shared_library.h"
 
 namespace trafo {
 namespace {
@@ -216,19 +215,17 @@ struct MecabFunctions {
 
 template <class Function>
 void find_function(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
+  function = reinterpret_cast<Function>(os::find_symbol(library, name));
   require(function != nullptr, ErrorCode::unsupported, kMecabOrigin, kMecabLibrary, " has no ",
           name);
 }
 
 const MecabFunctions& mecab_functions() {
   static const MecabFunctions functions = [] {
-    void* library = dlopen(kMecabLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library) {
-      const char* said = dlerror();
-      fail(ErrorCode::unsupported, kMecabOrigin,
-           "MeCab cannot be loaded: ", said ? said : kMecabLibrary, kMecabHint);
-    }
+    std::string why;
+    void* library = os::open_library(kMecabLibrary, why);
+    require(library != nullptr, ErrorCode::unsupported, kMecabOrigin,
+            "MeCab cannot be loaded: ", why, kMecabHint);
     MecabFunctions found;
     find_function(library, "mecab_new", found.create);
     find_function(library, "mecab_destroy", found.destroy);

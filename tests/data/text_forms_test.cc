@@ -23,7 +23,7 @@
 #include "engine/data/tokenized_corpus.h"
 #include "engine/data/train_tokenizer.h"
 #include "engine/decode/lexical_table.h"
-#include "engine/io/file_system.h"
+#include "engine/os/file.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_directory.h"
 
@@ -148,7 +148,7 @@ TEST_F(TextFormsTest, AnInterruptedReadIsRepeated) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   char begin[8] = {};
   interruptions = 2;
-  EXPECT_EQ(file_system::read_at(file, begin, 6, 0), 6);
+  EXPECT_EQ(os::read_at(file, begin, 6, 0), 6);
   EXPECT_STREQ(begin, "source");
   close(file);
 }

@@ -10,7 +10,6 @@
 #include <fstream>
 
 #include "engine/io/file_lock.h"
-#include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
 #include "tests/support/dead_process.h"
 #include "tests/support/errors.h"
@@ -78,7 +77,7 @@ TEST(AtomicFile, FailedRenameRemovesTheTemporary) {
 
 TEST(AtomicFile, FullDiskIsAnError) {
   // /dev/full answers ENOSPC to every write.
-  Descriptor full(file_system::open_at(AT_FDCWD, "/dev/full", O_WRONLY, 0), "/dev/full");
+  Descriptor full = try_open("/dev/full", os::Open::write);
   ASSERT_TRUE(full.is_open());
   const std::byte bytes[4] = {};
   const Error error = error_of([&] { full.write_all(bytes); });

@@ -1,6 +1,6 @@
-// Makes the system calls under engine/io/file_system.h fail, one after the other. Nothing of it is
-// in the library: the linker's --wrap puts it between the engine's objects and the C library, in
-// the programs of this folder alone (tests/CMakeLists.txt names the calls).
+// Makes the system calls under engine/os/file.h and names.h fail, one after the other. Nothing of
+// it is in the library: the linker's --wrap puts it between the engine's objects and the C library,
+// in the programs of this folder alone (tests/CMakeLists.txt names the calls).
 #pragma once
 
 #include <cstdint>

@@ -24,10 +24,10 @@ refuse "core/number_text.h or std::to_chars" 'std::to_string\(\s*(static_cast<(f
 refuse "comparisons of characters" '\bis(alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit)\s*\(|\bto(lower|upper)\s*\(' $library apps
 refuse "nothing: the locale belongs to the process" '\b(setlocale|localeconv|uselocale|newlocale|strcoll|strxfrm|strftime|wcsto\w+|mbsto\w+|mbrto\w+)\s*\(|std::(regex|wregex|put_time|get_time|put_money)\b|locale::global|std::locale\s*\(' $library
 refuse "concat()" 'std::(o?stringstream|istringstream|format)\b(?!.*// classic)' engine capi/src --exclude=status.cc --exclude=status.h --exclude=shortlist.cc
-refuse "core/system_file.h or engine/io" 'std::[io]?fstream\b|(?<![\w.>])open(at)?\s*\(.*\bO_[A-Z]|\bfopen\s*\(|\bfreopen\s*\(|\btmpfile\s*\(|\bcreat\s*\(' $library --exclude=system_file.cc --exclude=shortlist.cc
-refuse "away_from_streams() of core/system_file.h around it" '^(?!.*away_from_streams).*(\bmk(o)?stemp\s*\(|::socket\s*\(|::eventfd\s*\(|::pipe2?\s*\()' $library
-refuse "start_thread() or start_task() of core/library_thread.h" 'std::async\s*\(|std::j?thread\s*(\(\s*\[|\w+\s*[({]\s*\[)|\bpthread_create\s*\(' $library --exclude=library_thread.h
-refuse "write_some() of core/system_file.h" '(?<!file_system)::p?write\s*\(\s*\w+,' engine capi --exclude=system_file.cc
+refuse "os/file.h or engine/io" 'std::[io]?fstream\b|(?<![\w.>])open(at)?\s*\(.*\bO_[A-Z]|\bfopen\s*\(|\bfreopen\s*\(|\btmpfile\s*\(|\bcreat\s*\(' $library --exclude=file_posix.cc --exclude=file_windows.cc --exclude=program_posix.cc --exclude=shortlist.cc
+refuse "away_from_streams() of os/posix_calls.h around it" '^(?!.*away_from_streams).*(\bmk(o)?stemp\s*\(|::socket\s*\(|::eventfd\s*\(|::pipe2?\s*\()' $library --exclude=end_signals_posix.cc
+refuse "start_thread() or start_task() of core/library_thread.h" 'std::async\s*\(|std::j?thread\s*(\(\s*\[|\w+\s*[({]\s*\[)|\bpthread_create\s*\(' $library --exclude=library_thread.h --exclude='end_signals_*.cc'
+refuse "write_some() of os/file.h" '(?<!os)::p?write\s*\(\s*\w+,' engine capi --exclude=file_posix.cc --exclude=file_windows.cc --exclude=end_signals_posix.cc
 refuse "call_host()" '^(?!.*call_host).*\b(fn_|function_|user_data_free|callback|batches|rate)\((keep|user_data)' capi/src
 refuse "parse_number() of number_text.h" '\b(strto(d|f|ld|l|ll|ul|ull)|ato(f|i|l|ll)|sto(d|f|ld)|v?f?s?scanf)\s*\(' apps
 refuse "nothing: the program keeps the classic locale" '\bsetlocale\s*\(|locale::global' apps

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # folder: what it may include besides itself
-core="engine/core"
+core="engine/os engine/core"
 backend="engine/memory engine/backend"
 quant="engine/quant"
 runtime="engine/autograd engine/runtime"  # one layer: a Context owns a tape, and a tape's backward functions run on a Context
@@ -13,7 +13,8 @@ model="engine/quant engine/ops engine/nn engine/models"
 text="engine/text engine/data engine/metrics"
 allowed() {
   case "$1" in
-    engine/core) echo "" ;;
+    engine/os) echo "" ;;
+    engine/core) echo "engine/os" ;;
     engine/memory) echo "$core" ;;
     engine/io) echo "$core" ;;
     engine/backend) echo "$core engine/memory" ;;
@@ -49,8 +50,8 @@ while IFS= read -r file; do
     for prefix in "$folder" $may; do
       [[ "$path" == "$prefix"/* ]] && ok=1
     done
-    # The program compiles the engine's writer of files, its UTF-8 and its gzip, so that there is one of each.
-    [[ "$folder" == apps && "$path" =~ ^engine/(io/atomic_file|core/(utf8|gzip_stream)).h$ ]] && ok=1
+    # The program compiles these parts of the engine as well, so that there is one of each.
+    [[ "$folder" == apps && "$path" =~ ^engine/(os/[a-z_]+|io/atomic_file|core/(utf8|gzip_stream)).h$ ]] && ok=1
     if [[ $ok -eq 0 ]]; then
       echo "$file:${line%%:*}: $folder may not include $path"
       status=1
@@ -73,6 +74,13 @@ while IFS= read -r hit; do
   status=1
 done < <(grep -rnE '#\s*include [<"](cuda|cublas|cub/)' engine capi apps 2>/dev/null |
          grep -vE '^[^:]*_cuda\.cu:|^engine/backend/cuda/' || true)
+
+# Headers of the operating system belong to engine/os, to the CUDA and MPI plugins, which are for Linux, and to the plugin's entries.
+while IFS= read -r hit; do
+  echo "$hit: a header of the operating system outside engine/os"
+  status=1
+done < <(grep -rnE '#\s*include <(unistd\.h|sys/|fcntl\.h|dlfcn\.h|pthread\.h|sched\.h|signal\.h|csignal|poll\.h|net(inet/|db\.h)|arpa/|dirent\.h|io\.h|(w|W)in)' engine capi apps 2>/dev/null |
+         grep -vE '^engine/(os|backend/cuda|dist/mpi)/' || true)
 
 [[ $status -eq 0 ]] && echo "include directions: ok"
 exit $status

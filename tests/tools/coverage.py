@@ -32,7 +32,7 @@ COPIES = WORK / "copies"
 DOCUMENT = ROOT / "docs/lab/reliability-notes.md"
 SKIPPED = 77
 GROUPS = {
-    "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
+    "checkpoint": r"engine/os/(file|names)|engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|manifest|temporary_name)\.|"
                   r"engine/(train/(checkpoint|step)|models)/(average|checkpoint_files|model_io|optimizer_io|gemm_cache|user_gemm_cache|run_directory|state)\.",
     "parsers": r"engine/io/safetensors|engine/core/(checked|json)\.|engine/formats/|engine/models/model_config\.|"
                r"engine/(core|data|decode|text/tokenizer/sentencepiece)/(corpus|disk_text|lexical_table|spm_fields|spm_model|text_corpus|text_pairs|tokenized_corpus|utf8)\.",

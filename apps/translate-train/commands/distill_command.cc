@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -89,7 +88,7 @@ std::vector<TextSum> sums_of(const std::vector<std::string>& paths) {
 }
 
 Json sum_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in(fs::path(path), std::ios::binary);
   std::vector<char> buffer(size_t{1} << 20);
   uLong crc = crc32(0, nullptr, 0);
   int64_t bytes = 0;

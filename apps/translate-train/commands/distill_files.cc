@@ -1,30 +1,29 @@
 #include "commands/distill_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <set>
 #include <sstream>
 
 #include "commands/cli_error.h"
+#include "engine/os/file.h"
+#include "engine/os/names.h"
 #include "run_dir/run_files.h"
 #include "text/text_io.h"
 
 namespace translate_train {
 namespace {
 
+namespace os = trafo::os;
+
 constexpr const char* kFormat = "translate-train distill 1";
 
 // Also true of a symbolic link that points nowhere.
 bool exists(const std::string& path) {
-  struct stat info {};
-  return lstat(path.c_str(), &info) == 0;
+  os::FileStatus status;
+  return os::link_status_of(path, status) == 0;
 }
 
 [[noreturn]] void failed(const std::string& path) {
@@ -32,9 +31,9 @@ bool exists(const std::string& path) {
 }
 
 int64_t size_of(int file, const std::string& path) {
-  struct stat info {};
-  if (fstat(file, &info) != 0) failed(path);
-  return info.st_size;
+  os::FileStatus status;
+  if (os::file_status(file, status) != 0) failed(path);
+  return static_cast<int64_t>(status.size);
 }
 
 void refuse_existing(const std::string& path) {
@@ -43,8 +42,9 @@ void refuse_existing(const std::string& path) {
 
 // Without a journal, what has a text in it is from somebody else.
 void refuse_foreign(const std::string& part, const std::string& journal) {
-  struct stat info {};
-  if (lstat(part.c_str(), &info) == 0 && (!S_ISREG(info.st_mode) || info.st_size > 0))
+  os::FileStatus status;
+  if (os::link_status_of(part, status) == 0 &&
+      (status.kind != os::FileStatus::Kind::regular || status.size > 0))
     usage_error(part + ": exists already, and there is no " + journal);
 }
 
@@ -75,7 +75,7 @@ DistillFiles::DistillFiles(std::string source, std::string target, const Json& s
   refuse_existing(source_.name);
   refuse_existing(target_.name);
   open(source_);
-  is_locked_ = flock(source_.file, LOCK_EX | LOCK_NB) == 0;
+  is_locked_ = os::lock_file(source_.file) == 0;
   if (!is_locked_ && errno == EWOULDBLOCK)
     usage_error(source_part() + ": another process is writing it");
   open(target_);
@@ -92,13 +92,14 @@ DistillFiles::DistillFiles(std::string source, std::string target, const Json& s
   for (Part* part : {&source_, &target_}) {
     if (size_of(part->file, part->name) < part->bytes)
       usage_error(fmt::format("{}.part: is shorter than {} says", part->name, journal_name()));
-    if (ftruncate(part->file, part->bytes) != 0 || lseek(part->file, 0, SEEK_END) < 0)
+    if (os::truncate_file(part->file, static_cast<uint64_t>(part->bytes)) != 0 ||
+        os::seek_to_end(part->file) != 0)
       failed(part->name + ".part");
   }
 }
 
 DistillFiles::Part::~Part() {
-  if (file >= 0) close(file);
+  if (file >= 0) os::close_file(file);
 }
 
 bool DistillFiles::finished() const {
@@ -154,11 +155,12 @@ void DistillFiles::check_settings(const Json& settings) {
 
 void DistillFiles::open(Part& part) {
   const std::string path = part.name + ".part";
-  // O_NONBLOCK: opening a FIFO must not wait for its reader.
-  part.file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  part.file = os::open_file(
+      path, os::Open::read_write | os::Open::create | os::Open::no_follow | os::Open::no_wait);
   if (part.file < 0) usage_error(path + ": " + std::strerror(errno));
-  struct stat info {};
-  if (fstat(part.file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink != 1)
+  os::FileStatus status;
+  if (os::file_status(part.file, status) != 0 || status.kind != os::FileStatus::Kind::regular ||
+      status.names != 1)
     usage_error(path + ": exists already and is not from distill");
 }
 
@@ -167,12 +169,11 @@ void DistillFiles::extend(Part& part, std::string_view lines) {
   std::string_view bytes = part.name.ends_with(".gz") ? std::string_view(packed) : lines;
   part.bytes += static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
-    const ssize_t count = write(part.file, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
+    const ptrdiff_t count = os::write_some(part.file, bytes.data(), bytes.size());
     if (count < 0) failed(part.name + ".part");
     bytes.remove_prefix(static_cast<size_t>(count));
   }
-  if (fsync(part.file) != 0) failed(part.name + ".part");
+  if (os::sync_file(part.file) != 0) failed(part.name + ".part");
 }
 
 void DistillFiles::append(std::string_view source_lines, std::string_view target_lines,
@@ -189,12 +190,12 @@ void DistillFiles::append(std::string_view source_lines, std::string_view target
 void DistillFiles::publish(Part& part) {
   const std::string from = part.name + ".part";
   if (!exists(from) && exists(part.name)) return;
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, part.name.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (os::rename_new(from, part.name) == 0) return;
   if (errno == EEXIST) usage_error(part.name + ": exists already");
-  if (errno != EINVAL && errno != ENOSYS) failed(part.name);
+  if (!os::is_unsupported(errno)) failed(part.name);
   // A file system that cannot refuse by itself.
   refuse_existing(part.name);
-  if (std::rename(from.c_str(), part.name.c_str()) != 0) failed(part.name);
+  if (os::rename_replacing(from, part.name) != 0) failed(part.name);
 }
 
 void DistillFiles::finish() {
@@ -207,7 +208,7 @@ void DistillFiles::finish() {
   }
   publish(source_);
   publish(target_);
-  if (unlink(journal_name().c_str()) != 0 && errno != ENOENT) failed(journal_name());
+  if (os::remove_file(journal_name()) != 0 && errno != ENOENT) failed(journal_name());
 }
 
 }  // namespace translate_train

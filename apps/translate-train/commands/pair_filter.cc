@@ -1,9 +1,5 @@
 #include "commands/pair_filter.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -12,6 +8,7 @@
 #include <functional>
 
 #include "commands/cli_error.h"
+#include "engine/os/memory.h"
 
 namespace translate_train {
 namespace {
@@ -73,24 +70,14 @@ bool passes(const Side& source, const Side& target, double score, const PairLimi
 
 SeenTexts::SeenTexts(const std::string& path, int64_t count)
     : size_(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(count, 512)) * 3 / 2)) {
-  std::string name = path + ".seen-XXXXXX";
-  const int file = mkostemp(name.data(), O_CLOEXEC);
-  if (file < 0) throw CliError(kFailed, path + ": " + std::strerror(errno));
-  unlink(name.c_str());
-  const size_t bytes = size_ * sizeof(uint64_t);
-  // A write to a mapped page that the disk has no room for would end the process.
-  const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes));
-  void* const mapped =
-      error != 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  const int why = error != 0 ? error : errno;
-  close(file);
-  if (mapped == MAP_FAILED)
-    throw CliError(kFailed, path + ": no room to find duplicates: " + std::strerror(why));
+  void* const mapped = trafo::os::map_nameless_file(path + ".seen-", size_ * sizeof(uint64_t));
+  if (mapped == nullptr)
+    throw CliError(kFailed, path + ": no room to find duplicates: " + std::strerror(errno));
   table_ = static_cast<uint64_t*>(mapped);
 }
 
 SeenTexts::~SeenTexts() {
-  munmap(table_, size_ * sizeof(uint64_t));
+  trafo::os::unmap_file_pages(table_, size_ * sizeof(uint64_t));
 }
 
 uint64_t& SeenTexts::entry(uint64_t key) const {

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
 #include <sstream>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "engine/os/names.h"
 #include "settings/settings.h"
 
 namespace translate_train {
@@ -83,7 +83,7 @@ ProfileRequest profile_request(const std::string& path, const std::string& updat
   const std::string folder = parent.empty() ? "." : parent.string();
   if (fs::is_directory(path, ignored))
     usage_error(fmt::format("--profile: {} is a directory, a file is wanted", path));
-  if (access(folder.c_str(), W_OK | X_OK) != 0)
+  if (!trafo::os::can_make_files_in(folder))
     usage_error(fmt::format("--profile: {} cannot be written: {}", path, std::strerror(errno)));
   return request;
 }

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include "commands/adapters.h"
 #include "commands/commands.h"
 #include "commands/training.h"
+#include "engine/os/names.h"
 #include "launch/ranks.h"
 #include "run_dir/run_files.h"
 #include "run_dir/run_origin.h"
@@ -191,7 +191,7 @@ void check_readable(const Settings& settings) {
   const ProgramSettings& p = settings.program;
   for (const std::vector<std::string>* paths : {&p.train_sets, &p.tsv, &p.valid_sets, &p.vocabs})
     for (const std::string& path : *paths)
-      if (path != "-" && access(path.c_str(), R_OK) != 0)
+      if (path != "-" && !trafo::os::can_read(path))
         usage_error(path + ": " + std::strerror(errno));
 }
 
@@ -292,7 +292,7 @@ Tokenizer with_chat_template(Tokenizer tokenizer, const Settings& settings) {
   const std::string& given = settings.program.chat_template;
   std::string source = given;
   if (given != "chatml") {
-    std::ifstream in(given, std::ios::binary);
+    std::ifstream in(fs::path(given), std::ios::binary);
     source.assign(std::istreambuf_iterator<char>(in), {});
     if (!in.good() && !in.eof())
       settings.refuse(Setting::chat_template, given + " cannot be read (chatml is built in)");

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,6 +7,8 @@
 #include "commands/commands.h"
 #include "commands/hypothesis_details.h"
 #include "commands/id_lines.h"
+#include "engine/os/file.h"
+#include "engine/os/terminal.h"
 #include "settings/setting_flags.h"
 #include "settings/setting_types.h"
 #include "text/cut_lines.h"
@@ -81,7 +82,7 @@ class TranslateRun {
         in_(arguments.input, arguments.crop),
         out_(arguments.output),
         cut_(reporter, "cut"),
-        typing_(arguments.input == "-" && isatty(STDIN_FILENO) != 0) {
+        typing_(arguments.input == "-" && trafo::os::is_terminal(trafo::os::kStandardInput)) {
     if (arguments.prefixes == "-" && arguments.input == "-")
       usage_error(
           "--prefixes: standard input is the text already; give a file, or the text with -i");
@@ -224,7 +225,8 @@ class TranslateRun {
 int translate(const TranslateArguments& arguments) {
   translate_options(arguments);  // says what is wrong before a model is loaded
   Reporter reporter(
-      {.live = arguments.output != "-" || isatty(STDOUT_FILENO) == 0, .quiet = arguments.quiet});
+      {.live = arguments.output != "-" || !trafo::os::is_terminal(trafo::os::kStandardOutput),
+       .quiet = arguments.quiet});
   LoadedModel loaded = load_model(arguments.model, reporter);
   {
     const Reporter::Phase phase(reporter, "preparing the model");

@@ -1,10 +1,6 @@
 #include "launch/host_secret.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -12,9 +8,14 @@
 #include <cstring>
 
 #include "commands/cli_error.h"
+#include "engine/os/file.h"
+#include "engine/os/names.h"
+#include "engine/os/process.h"
 
 namespace translate_train {
 namespace {
+
+namespace os = trafo::os;
 
 constexpr size_t kBytes = 32;
 
@@ -24,7 +25,7 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
+    if (descriptor_ >= 0) os::close_file(descriptor_);
   }
   int fd() const { return descriptor_; }
 
@@ -33,11 +34,7 @@ class File {
 };
 
 std::string secret_path() {
-  const char* folder = std::getenv("XDG_RUNTIME_DIR");
-  struct stat status {};
-  const bool usable = folder != nullptr && folder[0] == '/' && stat(folder, &status) == 0 &&
-                      S_ISDIR(status.st_mode);
-  return fmt::format("{}/trafo-secret-{}", usable ? folder : "/tmp", geteuid());
+  return os::user_folder() + "/trafo-secret-" + os::user_name();
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
@@ -49,7 +46,7 @@ std::string secret_path() {
 
 std::string random_digits() {
   std::array<unsigned char, kBytes> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+  if (!os::random_bytes(bytes.data(), bytes.size()))
     throw CliError(kFailed, "the system gives no random bytes");
   std::string digits;
   for (const unsigned char byte : bytes) digits += fmt::format("{:02x}", byte);
@@ -60,15 +57,16 @@ std::string random_digits() {
 void make_secret(const std::string& path) {
   const std::string digits = random_digits();
   const std::string part = fmt::format("{}.{}", path, random_digits());
-  const File file(
-      open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const File file(os::open_file(
+      part, os::Open::write | os::Open::create | os::Open::exclusive | os::Open::no_follow,
+      os::NewFile::for_owner));
   if (file.fd() < 0) refuse(path, fmt::format("cannot be made: {}", std::strerror(errno)));
-  const bool written =
-      write(file.fd(), digits.data(), digits.size()) == static_cast<ssize_t>(digits.size());
-  const bool linked = written && (link(part.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const bool written = os::write_some(file.fd(), digits.data(), digits.size()) ==
+                       static_cast<ptrdiff_t>(digits.size());
+  const bool named = written && (os::rename_new(part, path) == 0 || errno == EEXIST);
   const int error = errno;
-  unlink(part.c_str());
-  if (!linked) refuse(path, fmt::format("cannot be made: {}", std::strerror(error)));
+  os::remove_file(part);
+  if (!named) refuse(path, fmt::format("cannot be made: {}", std::strerror(error)));
 }
 
 }  // namespace
@@ -81,19 +79,19 @@ bool is_secret(std::string_view text) {
 std::string host_secret() {
   const std::string path = secret_path();
   for (int turn = 0;; ++turn) {
-    const File file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    const File file(os::open_file(path, os::Open::read | os::Open::no_follow | os::Open::no_wait));
     if (file.fd() < 0) {
       if (errno != ENOENT || turn > 0)
         refuse(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
       make_secret(path);
       continue;
     }
-    struct stat status {};
-    if (fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
-        (status.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    os::FileStatus status;
+    if (os::file_status(file.fd(), status) != 0 || status.kind != os::FileStatus::Kind::regular ||
+        !status.is_own || !status.is_private)
       refuse(path, "is not a file that this user alone can read");
     std::string digits(2 * kBytes + 1, '\0');
-    const ssize_t count = read(file.fd(), digits.data(), digits.size());
+    const ptrdiff_t count = os::read_some(file.fd(), digits.data(), digits.size());
     digits.resize(count < 0 ? 0 : static_cast<size_t>(count));
     if (!is_secret(digits)) refuse(path, "does not hold 64 hexadecimal digits");
     return digits;

@@ -1,7 +1,6 @@
 #include "report/report_data.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/cli_error.h"
+#include "engine/os/file.h"
 #include "run_dir/run_files.h"
 #include "settings/setting_types.h"
 #include "settings/yaml_file.h"
@@ -199,10 +199,12 @@ int RunLog::best_validation() const {
 
 RunLog read_run(const std::string& path, std::vector<std::string>& warnings) {
   const std::string metrics = path + "/metrics.jsonl";
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) usage_error(path + ": there is no such run directory");
-  if (!S_ISDIR(info.st_mode)) usage_error(path + ": is no run directory but a file");
-  if (stat(metrics.c_str(), &info) != 0)
+  trafo::os::FileStatus status;
+  if (trafo::os::status_of(path, status) != 0)
+    usage_error(path + ": there is no such run directory");
+  if (status.kind != trafo::os::FileStatus::Kind::directory)
+    usage_error(path + ": is no run directory but a file");
+  if (trafo::os::status_of(metrics, status) != 0)
     usage_error(path + ": is no run directory, it has no metrics.jsonl");
   check_run_files(path);
   std::ifstream in = open_run_file(metrics);
@@ -227,7 +229,7 @@ RunLog read_run(const std::string& path, std::vector<std::string>& warnings) {
   if (bad > 0)
     warnings.push_back(
         fmt::format("{}:{} is no record, and {} more; left out", metrics, first_bad, bad - 1));
-  if (log.last_time == 0) log.last_time = static_cast<double>(info.st_mtime);
+  if (log.last_time == 0) log.last_time = static_cast<double>(status.modified_seconds);
   if (fs::exists(path + "/config.yml"))
     read_settings(path + "/config.yml", log, warnings);
   else

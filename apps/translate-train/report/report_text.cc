@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "engine/core/utf8.h"
 
@@ -104,13 +104,15 @@ std::string duration_text(double seconds) {
 }
 
 std::string date_text(double unix_seconds) {
-  // 9999-12-31; strftime could not write later years in four digits.
-  const auto time = static_cast<std::time_t>(std::clamp(unix_seconds, 0.0, 253402300799.0));
-  std::tm parts{};
-  gmtime_r(&time, &parts);
-  char text[40];
-  const size_t length = std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
-  return std::string(text, length);
+  // 9999-12-31; later years do not have four digits.
+  const std::chrono::sys_seconds time(
+      std::chrono::seconds(static_cast<int64_t>(std::clamp(unix_seconds, 0.0, 253402300799.0))));
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     clock.hours().count(), clock.minutes().count());
 }
 
 }  // namespace translate_train

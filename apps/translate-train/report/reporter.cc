@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -14,6 +12,8 @@
 #include <fstream>
 
 #include "commands/cli_error.h"
+#include "engine/os/file.h"
+#include "engine/os/terminal.h"
 #include "text/terminal_text.h"
 
 namespace translate_train {
@@ -47,16 +47,16 @@ class LogFile final : public spdlog::sinks::base_sink<spdlog::details::null_mute
 };
 
 size_t terminal_width() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
-  return size.ws_col;
+  const int columns = trafo::os::terminal_columns(trafo::os::kStandardError);
+  return columns < 20 ? 80 : static_cast<size_t>(columns);
 }
 
 }  // namespace
 
 Reporter::Reporter(ReporterOptions options)
     : options_(options),
-      live_(options.live && !options.quiet && !options.silent && isatty(STDERR_FILENO)) {
+      live_(options.live && !options.quiet && !options.silent &&
+            trafo::os::is_terminal(trafo::os::kStandardError)) {
   ticker_ = std::thread([this] { tick(); });
 }
 

@@ -1,9 +1,6 @@
 #include "run_dir/run_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,11 +13,15 @@
 #include "commands/cli_error.h"
 #include "commands/trafo_handles.h"
 #include "engine/io/atomic_file.h"
+#include "engine/os/file.h"
+#include "engine/os/names.h"
+#include "engine/os/process.h"
 #include "settings/setting_types.h"
 
 namespace translate_train {
 
 namespace fs = std::filesystem;
+namespace os = trafo::os;
 
 namespace {
 
@@ -96,40 +97,40 @@ void check_run_directory(const std::string& run) {
     usage_error(fmt::format("--model {}: {} is no directory", run, nearest.string()));
   // Whether a folder can be made there is known for sure only when it was: rights, a read-only
   // disk.
-  std::string probe = (nearest / ".trafo-XXXXXX").string();
-  if (mkdtemp(probe.data()) == nullptr)
+  uint64_t number = 0;
+  os::random_bytes(&number, sizeof number);
+  const fs::path probe = nearest / fmt::format(".trafo-{:016x}", number);
+  if (os::make_directory(probe) != 0)
     throw CliError(kFailed, fmt::format("--model {}: cannot be made in {}: {}", run,
                                         nearest.string(), std::strerror(errno)));
-  rmdir(probe.c_str());
+  os::remove_directory(probe);
 }
 
 std::ifstream open_run_file(const std::string& path) {
   refuse_special_file(path);
-  return std::ifstream(path, std::ios::binary);
+  return std::ifstream(fs::path(path), std::ios::binary);
 }
 
 OutputFile::OutputFile(const std::string& path, Mode mode) {
-  // O_NONBLOCK: opening a FIFO must not wait for its reader.
-  file_ = open(path.c_str(),
-               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
-                   (mode == Mode::create ? O_EXCL : O_APPEND),
-               0666);
-  struct stat info {};
-  if (file_ < 0 || (fstat(file_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1))
+  file_ = os::open_file(path, os::Open::write | os::Open::create | os::Open::no_follow |
+                                  os::Open::no_wait |
+                                  (mode == Mode::create ? os::Open::exclusive : os::Open::append));
+  os::FileStatus status;
+  if (file_ < 0 || (os::file_status(file_, status) == 0 &&
+                    status.kind == os::FileStatus::Kind::regular && status.names == 1))
     return;
-  close(file_);
+  os::close_file(file_);
   file_ = -1;
   errno = EPERM;
 }
 
 OutputFile::~OutputFile() {
-  if (file_ >= 0) close(file_);
+  if (file_ >= 0) os::close_file(file_);
 }
 
 bool OutputFile::write(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t count = ::write(file_, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
+    const ptrdiff_t count = os::write_some(file_, text.data(), text.size());
     if (count <= 0) return false;
     text.remove_prefix(static_cast<size_t>(count));
   }
@@ -137,10 +138,10 @@ bool OutputFile::write(std::string_view text) {
 }
 
 void make_own_folder(const std::string& path) {
-  struct stat info {};
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+  os::FileStatus status;
+  if (os::make_directory(path) != 0 && errno != EEXIST)
     throw CliError(kFailed, path + ": " + std::strerror(errno));
-  if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+  if (os::link_status_of(path, status) != 0 || status.kind != os::FileStatus::Kind::directory)
     throw CliError(kFailed, path + ": is a symbolic link or no directory");
 }
 

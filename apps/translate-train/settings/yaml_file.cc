@@ -7,7 +7,7 @@
 namespace translate_train {
 
 YAML::Node load_yaml(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in(std::filesystem::path(path), std::ios::binary);
   if (!in) throw YAML::BadFile(path);
   std::string text(kLargestYaml + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

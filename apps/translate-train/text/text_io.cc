@@ -1,10 +1,6 @@
 #include "text/text_io.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -14,10 +10,14 @@
 
 #include "commands/cli_error.h"
 #include "engine/core/utf8.h"
+#include "engine/os/file.h"
+#include "engine/os/terminal.h"
 #include "text/terminal_text.h"
 
 namespace translate_train {
 namespace {
+
+namespace os = trafo::os;
 
 constexpr size_t kLongestLine = size_t{1} << 20;
 constexpr size_t kChunk = size_t{1} << 16;
@@ -30,19 +30,19 @@ std::string reason() {
 
 LineReader::LineReader(const std::string& path, bool crop)
     : name_(path == "-" ? "standard input" : path), crop_(crop) {
-  struct stat info {};
+  os::FileStatus status;
   if (path == "-") {
-    file_ = dup(STDIN_FILENO);
+    file_ = os::duplicate_file(os::kStandardInput);
   } else {
-    if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    if (os::status_of(path, status) == 0 && status.kind == os::FileStatus::Kind::directory)
       usage_error(path + ": is a directory");
-    file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    file_ = os::open_file(path, os::Open::read);
   }
   if (file_ < 0) usage_error(name_ + ": " + reason());
 }
 
 LineReader::~LineReader() {
-  close(file_);
+  os::close_file(file_);
 }
 
 void LineReader::failed(const std::string& why) const {
@@ -51,11 +51,9 @@ void LineReader::failed(const std::string& why) const {
 
 // Reads the bytes that are available, at least one; 0 at the end of the file.
 size_t LineReader::read_raw(char* to, size_t room) {
-  while (true) {
-    const ssize_t count = read(file_, to, room);
-    if (count >= 0) return static_cast<size_t>(count);
-    if (errno != EINTR) failed(reason());
-  }
+  const ptrdiff_t count = os::read_some(file_, to, room);
+  if (count < 0) failed(reason());
+  return static_cast<size_t>(count);
 }
 
 size_t LineReader::read_some(char* to, size_t room) {
@@ -91,8 +89,7 @@ bool LineReader::ready(int milliseconds) {
       return true;
     if (at_end_ || size > kLongestLine) return true;
     searched = size;
-    pollfd wanted{file_, POLLIN, 0};
-    if (!bytes_.has_input() && poll(&wanted, 1, milliseconds) <= 0) return false;
+    if (!bytes_.has_input() && os::wait_for_input(file_, milliseconds) <= 0) return false;
     fill();
   }
 }
@@ -208,10 +205,10 @@ LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard 
   for (const char* ending : {".xz", ".zst", ".bz2"})
     if (path.ends_with(ending))
       usage_error(fmt::format("{}: gzip is what can be written: name it .gz", path));
-  file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
+  file_ = path == "-" ? stdout : os::open_stream(path);
   if (file_ == nullptr) failed();
   if (path.ends_with(".gz")) gzip_ = std::make_unique<Gzip>(*this);
-  is_terminal_ = isatty(fileno(file_)) != 0;
+  is_terminal_ = os::is_terminal(file_);
 }
 
 LineWriter::~LineWriter() {

@@ -9,6 +9,7 @@
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/cuda/nccl_api.h"
 #include "engine/backend/cuda/stream_link.h"
+#include "engine/os/process.h"
 
 namespace trafo {
 namespace {
@@ -31,7 +32,7 @@ Nccl find_nccl() {
 
 // A program with more rights than its user ignores the variable.
 std::vector<std::string> nccl_candidates(const std::string& plugin) {
-  if (const char* named = secure_getenv("TRAFO_NCCL_LIBRARY"); named && *named) {
+  if (const char* named = os::trusted_environment("TRAFO_NCCL_LIBRARY"); named && *named) {
     require(named[0] == '/', ErrorCode::unsupported, kNcclOrigin, "TRAFO_NCCL_LIBRARY is '", named,
             "'; it must be an absolute path");
     return {named};

@@ -1,7 +1,5 @@
 #include "engine/backend/meta/meta_backend.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +10,7 @@
 
 #include "engine/backend/side_stream.h"
 #include "engine/memory/cached_blocks.h"
+#include "engine/os/memory.h"
 
 namespace trafo {
 namespace {
@@ -25,7 +24,7 @@ class AddressRanges {
  public:
   AddressRanges() = default;
   ~AddressRanges() {
-    for (const Range& range : ranges_) munmap(range.begin, range.bytes);
+    for (const Range& range : ranges_) os::unmap_pages(range.begin, range.bytes);
   }
   AddressRanges(const AddressRanges&) = delete;
   AddressRanges& operator=(const AddressRanges&) = delete;
@@ -45,8 +44,8 @@ class AddressRanges {
     if (ranges_.empty()) return;
     std::swap(ranges_.front(), ranges_.back());  // the last is the largest
     for (; ranges_.size() > 1; ranges_.pop_back())
-      munmap(ranges_.back().begin, ranges_.back().bytes);
-    madvise(ranges_.front().begin, ranges_.front().bytes, MADV_DONTNEED);
+      os::unmap_pages(ranges_.back().begin, ranges_.back().bytes);
+    os::clear_pages(ranges_.front().begin, ranges_.front().bytes);
     used_ = 0;
   }
 
@@ -59,18 +58,13 @@ class AddressRanges {
     size_t bytes;
   };
 
-  static void* reserve(size_t bytes) {
-    return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                -1, 0);
-  }
-
   void map(size_t least) {
     ranges_.reserve(ranges_.size() + 1);
     size_t bytes = ranges_.empty() ? kFirstBytes : std::min(2 * ranges_.back().bytes, kMostBytes);
     bytes = std::max(bytes, least);
-    void* memory = reserve(bytes);
-    if (memory == MAP_FAILED) memory = reserve(bytes = least);
-    require(memory != MAP_FAILED, ErrorCode::out_of_memory, "memory plan",
+    void* memory = os::map_pages(bytes, os::Pages::addresses);
+    if (!memory) memory = os::map_pages(bytes = least, os::Pages::addresses);
+    require(memory != nullptr, ErrorCode::out_of_memory, "memory plan",
             "the system gives no range of ", bytes, " addresses to plan in");
     ranges_.push_back({static_cast<std::byte*>(memory), bytes});
     used_ = 0;

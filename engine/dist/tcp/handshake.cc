@@ -1,8 +1,5 @@
 #include "engine/dist/tcp/handshake.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -159,8 +156,8 @@ std::optional<Error> Host::why_not(const Hello& hello, const std::vector<Guest>&
 Host::Progress Host::advance(Pending& caller, std::vector<Guest>& guests) {
   const size_t wanted = caller.greeted ? kHelloBytes + kKeyBytes : kGreetingBytes;
   char part[kHelloBytes + kKeyBytes];
-  const ssize_t count =
-      ::recv(caller.socket.descriptor(), part, wanted - caller.received.size(), 0);
+  const ptrdiff_t count =
+      os::receive_some(caller.socket.descriptor(), part, wanted - caller.received.size());
   if (count == 0) return Progress::is_stranger;
   if (count < 0) return errno == EAGAIN || errno == EINTR ? Progress::waits : Progress::is_stranger;
   caller.received.append(part, static_cast<size_t>(count));
@@ -242,15 +239,15 @@ void Host::wait_for_guests(std::vector<Guest>& guests, Clock::time_point deadlin
       fail(ErrorCode::peer_lost, kTcpOrigin, why);
     }
     const bool listens = has_place();
-    std::vector<pollfd> polled{{listens ? listener_.descriptor() : -1, POLLIN, 0}};
-    for (const Pending& each : pending_) polled.push_back({each.socket.descriptor(), POLLIN, 0});
+    std::vector<os::PolledSocket> polled{{listens ? listener_.descriptor() : -1, os::kCanReceive}};
+    for (const Pending& each : pending_)
+      polled.push_back({each.socket.descriptor(), os::kCanReceive});
     for (const Guest& each : guests)  // a negative descriptor is ignored
-      polled.push_back({each.socket.descriptor(), POLLRDHUP, 0});
-    ::poll(polled.data(), polled.size(),
-           milliseconds_until(deadline, listens ? 1000 : kFullMilliseconds));
+      polled.push_back({each.socket.descriptor(), os::kPeerEnded});
+    os::poll_sockets(polled, milliseconds_until(deadline, listens ? 1000 : kFullMilliseconds));
     // One that has gone may come again, for example when its host has started it anew.
     for (size_t i = 0; i < guests.size(); ++i)
-      if (polled[1 + pending_.size() + i].revents != 0) guests[i].socket.close();
+      if (polled[1 + pending_.size() + i].happened != 0) guests[i].socket.close();
     listen_to_callers(guests);
     accept_callers();
   }

@@ -1,12 +1,5 @@
 #include "engine/dist/tcp/socket.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -14,15 +7,13 @@
 #include <memory>
 
 #include "engine/core/status.h"
-#include "engine/core/system_file.h"
 
 namespace trafo::tcp {
 namespace {
 
-constexpr int kBacklog = 1024;
 // A host that is gone is found out after about 45 seconds.
-constexpr int kProbeAfterSeconds = 15, kProbeEverySeconds = 10, kProbes = 3;
-constexpr uint32_t kSilentMilliseconds = 45'000;
+constexpr os::KeepAlive kKeepAlive{15, 10, 3};
+constexpr int64_t kSilentMilliseconds = 45'000;
 
 sockaddr* as_sockaddr(Address& address) {
   return reinterpret_cast<sockaddr*>(&address.storage);
@@ -45,16 +36,11 @@ Address any_address(int family, bool loopback, uint16_t port) {
   return address;
 }
 
-void set_option(const Socket& socket, int level, int name, int value) {
-  ::setsockopt(socket.descriptor(), level, name, &value, sizeof value);
-}
-
 // Whether the descriptor is ready before the deadline.
-bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
+bool wait_for(const Socket& socket, unsigned events, Clock::time_point deadline) {
   while (true) {
-    pollfd poller{socket.descriptor(), events, 0};
-    const int ready = ::poll(&poller, 1, milliseconds_until(deadline));
-    if (ready > 0) return true;
+    os::PolledSocket polled[1] = {{socket.descriptor(), events}};
+    if (os::poll_sockets(polled, milliseconds_until(deadline)) > 0) return true;
     if (Clock::now() >= deadline) return false;
   }
 }
@@ -72,7 +58,7 @@ int milliseconds_until(Clock::time_point deadline, int most) {
 }
 
 Socket::~Socket() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ >= 0) os::close_socket(descriptor_);
 }
 
 uint16_t Address::port() const {
@@ -153,30 +139,20 @@ bool names_this_host(const std::string& host) {
   return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-namespace {
-
-int new_socket(int family) {
-  return away_from_streams(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-}
-
-}  // namespace
-
 Socket listen_at(const std::string& host, uint16_t port) {
   const bool loopback = names_this_host(host);
   int error = 0;
   // At all addresses, one socket of IPv6 serves both; a host may have none.
   for (const int family : {AF_INET6, AF_INET}) {
     if (loopback && (family == AF_INET6) != (host.find(':') != std::string::npos)) continue;
-    Socket socket(new_socket(family));
+    Socket socket(os::open_socket(family));
     if (!socket.is_open()) {
       error = errno;
       continue;
     }
-    set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (family == AF_INET6) set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, loopback ? 1 : 0);
     Address address = any_address(family, loopback, port);
-    if (::bind(socket.descriptor(), as_sockaddr(address), address.length) == 0 &&
-        ::listen(socket.descriptor(), kBacklog) == 0)
+    if (os::listen_at_address(socket.descriptor(), as_sockaddr(address), address.length,
+                              !loopback) == 0)
       return socket;
     error = errno;
     if (error == EADDRINUSE || error == EACCES) break;
@@ -188,7 +164,7 @@ Socket listen_at(const std::string& host, uint16_t port) {
 uint16_t port_of(const Socket& socket) {
   Address address;
   address.length = sizeof address.storage;
-  require(::getsockname(socket.descriptor(), as_sockaddr(address), &address.length) == 0,
+  require(os::address_of_socket(socket.descriptor(), as_sockaddr(address), &address.length) == 0,
           ErrorCode::io, kTcpOrigin, "a socket has no address: ", error_text(errno));
   return address.port();
 }
@@ -196,18 +172,17 @@ uint16_t port_of(const Socket& socket) {
 Address peer_of(const Socket& socket) {
   Address address;
   address.length = sizeof address.storage;
-  if (::getpeername(socket.descriptor(), as_sockaddr(address), &address.length) != 0)
+  if (os::address_of_peer(socket.descriptor(), as_sockaddr(address), &address.length) != 0)
     throw Transient{error_text(errno)};
   return address;
 }
 
 Socket accept_from(const Socket& listener) {
-  return Socket(away_from_streams(
-      ::accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+  return Socket(os::accept_connection(listener.descriptor()));
 }
 
 Socket connect_to(const Address& address, Clock::time_point deadline) {
-  Socket socket(new_socket(address.family()));
+  Socket socket(os::open_socket(address.family()));
   if (!socket.is_open()) {
     const int error = errno;
     require(!is_without_descriptors(error), ErrorCode::io, kTcpOrigin, "cannot connect to ",
@@ -215,58 +190,49 @@ Socket connect_to(const Address& address, Clock::time_point deadline) {
     throw Transient{concat(address.text(), ": ", error_text(error))};
   }
   Address to = address;
-  if (::connect(socket.descriptor(), as_sockaddr(to), to.length) == 0) return socket;
+  if (os::begin_connection(socket.descriptor(), as_sockaddr(to), to.length) == 0) return socket;
   if (errno != EINPROGRESS) throw Transient{concat(address.text(), ": ", error_text(errno))};
-  if (!wait_for(socket, POLLOUT, deadline))
+  if (!wait_for(socket, os::kCanSend, deadline))
     throw Transient{concat(address.text(), ": it does not answer")};
-  int error = 0;
-  socklen_t size = sizeof error;
-  ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
+  const int error = os::error_of_connection(socket.descriptor());
   if (error != 0) throw Transient{concat(address.text(), ": ", error_text(error))};
   return socket;
 }
 
 void prepare_for_messages(const Socket& socket) {
-  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kProbeAfterSeconds);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kProbeEverySeconds);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  os::prepare_connection(socket.descriptor(), kKeepAlive);
 }
 
 // The probes above are for connections with nothing in flight. This is for the others. A
 // process that is slow or stopped is not silent: its kernel acknowledges.
 bool is_silent(const Socket& socket) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (::getsockopt(socket.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-  const bool waits = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
-  return waits && info.tcpi_last_ack_recv > kSilentMilliseconds;
+  return os::unacknowledged_milliseconds(socket.descriptor()) > kSilentMilliseconds;
 }
 
 void send_all(const Socket& socket, std::string_view bytes, Clock::time_point deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const os::SendPart part[1] = {{bytes.data(), bytes.size()}};
+    const ptrdiff_t sent = os::send_parts(socket.descriptor(), part);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
       continue;
     }
     if (errno != EAGAIN && errno != EINTR) throw Transient{error_text(errno)};
-    if (!wait_for(socket, POLLOUT, deadline)) throw Transient{"it does not answer"};
+    if (!wait_for(socket, os::kCanSend, deadline)) throw Transient{"it does not answer"};
   }
 }
 
 std::string receive_all(const Socket& socket, size_t bytes, Clock::time_point deadline) {
   std::string received(bytes, '\0');
   for (size_t at = 0; at < bytes;) {
-    const ssize_t count = ::recv(socket.descriptor(), received.data() + at, bytes - at, 0);
+    const ptrdiff_t count = os::receive_some(socket.descriptor(), received.data() + at, bytes - at);
     if (count == 0) throw Transient{"it has closed the connection"};
     if (count > 0) {
       at += static_cast<size_t>(count);
       continue;
     }
     if (errno != EAGAIN && errno != EINTR) throw Transient{error_text(errno)};
-    if (!wait_for(socket, POLLIN, deadline)) throw Transient{"it does not answer"};
+    if (!wait_for(socket, os::kCanReceive, deadline)) throw Transient{"it does not answer"};
   }
   return received;
 }
@@ -276,8 +242,7 @@ bool is_without_descriptors(int error) {
 }
 
 std::string error_text(int error) {
-  char text[256] = "";
-  const std::string reason = ::strerror_r(error, text, sizeof text);
+  const std::string reason = os::socket_error_text(error);
   if (error != EMFILE) return reason;
   return reason +
          "; each rank has a connection to each other rank, so raise the limit of the "

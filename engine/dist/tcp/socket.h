@@ -1,8 +1,6 @@
 // Sockets of the system: addresses, connections and waiting with limits.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +9,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "engine/os/sockets.h"
 
 namespace trafo::tcp {
 

@@ -1,9 +1,5 @@
 #include "engine/dist/tcp/wire.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -52,7 +48,7 @@ void Wire::close_gently() {
       if (peer.is_lost) continue;
       open = true;
       if (peer.sends.empty() && !shut[i]) {
-        ::shutdown(peer.socket.descriptor(), SHUT_WR);
+        os::end_sending(peer.socket.descriptor());
         shut[i] = true;
       }
       peer.messages.clear();
@@ -129,16 +125,16 @@ bool Wire::may_read(const Peer& peer) const {
 }
 
 void Wire::move(int milliseconds) {
-  std::vector<pollfd> polled;
+  std::vector<os::PolledSocket> polled;
   for (const Peer& peer : peers_) {
-    const short events =
-        static_cast<short>((may_read(peer) ? POLLIN : 0) | (peer.sends.empty() ? 0 : POLLOUT));
-    polled.push_back({peer.is_lost || events == 0 ? -1 : peer.socket.descriptor(), events, 0});
+    const unsigned events =
+        (may_read(peer) ? os::kCanReceive : 0) | (peer.sends.empty() ? 0 : os::kCanSend);
+    polled.push_back({peer.is_lost || events == 0 ? -1 : peer.socket.descriptor(), events});
   }
-  ::poll(polled.data(), polled.size(), milliseconds);
+  os::poll_sockets(polled, milliseconds);
   for (size_t i = 0; i < peers_.size(); ++i) {
-    if (polled[i].revents & (POLLOUT | POLLERR | POLLHUP)) send_some(peers_[i]);
-    if (polled[i].revents & (POLLIN | POLLERR | POLLHUP)) read_some(peers_[i]);
+    if (polled[i].happened & (os::kCanSend | os::kConnectionEnded)) send_some(peers_[i]);
+    if (polled[i].happened & (os::kCanReceive | os::kConnectionEnded)) read_some(peers_[i]);
   }
   if (Clock::now() - silence_checked_ < kSilenceInterval) return;
   silence_checked_ = Clock::now();
@@ -151,13 +147,10 @@ void Wire::send_some(Peer& peer) {
     Outgoing& next = peer.sends.front();
     const auto body = static_cast<size_t>(next.head.bytes);
     const size_t of_head = std::min(peer.sent, sizeof next.head), of_body = peer.sent - of_head;
-    iovec parts[2] = {
-        {reinterpret_cast<char*>(&next.head) + of_head, sizeof next.head - of_head},
-        {const_cast<std::byte*>(next.data) + of_body, std::min(body - of_body, kMostAtOnce)}};
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
-    const ssize_t count = ::sendmsg(peer.socket.descriptor(), &message, MSG_NOSIGNAL);
+    const os::SendPart parts[2] = {
+        {reinterpret_cast<const char*>(&next.head) + of_head, sizeof next.head - of_head},
+        {next.data + of_body, std::min(body - of_body, kMostAtOnce)}};
+    const ptrdiff_t count = os::send_parts(peer.socket.descriptor(), parts);
     if (count < 0) {
       // Messages that the rank sent before it left can still be read.
       if (errno == EPIPE || errno == ECONNRESET)
@@ -177,7 +170,7 @@ void Wire::send_some(Peer& peer) {
 
 // Bytes of the connection; 0: nothing has arrived, or it has ended.
 int64_t Wire::take(Peer& peer, void* data, size_t bytes) {
-  const ssize_t count = ::recv(peer.socket.descriptor(), data, bytes, 0);
+  const ptrdiff_t count = os::receive_some(peer.socket.descriptor(), data, bytes);
   if (count > 0) {
     moved_ += static_cast<size_t>(count);
     return count;

@@ -1,8 +1,5 @@
 #include "engine/text/tokenizer/tokenizer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -14,8 +11,8 @@
 #include "engine/core/open_error.h"
 #include "engine/core/quote.h"
 #include "engine/core/status.h"
-#include "engine/core/system_file.h"
 #include "engine/core/utf8.h"
+#include "engine/os/file.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/marked_tokens.h"
 #include "engine/text/tokenizer/subword_sampling.h"
@@ -25,10 +22,10 @@ namespace trafo {
 namespace {
 
 struct FileToRead {
-  explicit FileToRead(const std::string& name) : fd(open_file(name.c_str(), O_RDONLY)) {
+  explicit FileToRead(const std::string& name) : fd(os::open_file(name, os::Open::read)) {
     if (fd < 0) fail_to_open(kTokenizerOrigin, name, errno);
   }
-  ~FileToRead() { ::close(fd); }
+  ~FileToRead() { os::close_file(fd); }
   FileToRead(const FileToRead&) = delete;
   FileToRead& operator=(const FileToRead&) = delete;
 
@@ -54,8 +51,7 @@ std::string read_vocabulary(const std::filesystem::path& file) {
   std::string bytes;
   char buffer[1 << 16];
   for (;;) {
-    const ssize_t count = ::read(stream.fd, buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
+    const ptrdiff_t count = os::read_some(stream.fd, buffer, sizeof buffer);
     require(count >= 0, ErrorCode::io, kTokenizerOrigin, name,
             ": cannot be read: ", std::strerror(errno));
     if (count == 0) break;

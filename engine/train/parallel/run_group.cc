@@ -1,7 +1,5 @@
 #include "engine/train/parallel/run_group.h"
 
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 
 #include "engine/core/version.h"
 #include "engine/models/model_io.h"
+#include "engine/os/process.h"
 #include "engine/train/run/generated/train_options_fields.h"
 
 namespace trafo {
@@ -48,12 +47,10 @@ std::string on_off(bool on) {
 // Two ranks on one GPU would take twice its memory and no less time. Processes may number GPUs
 // differently; NCCL finds what this does not. Collective; all ranks throw alike.
 void require_own_gpu(Device device, const TrainingGroup& group) {
-  utsname host{};
-  ::uname(&host);
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const std::string name = device_name(device);
   const std::vector<std::string> devices = group.communicator->host_all_gather(
-      concat(name, " of ", host.nodename, "\n", visible ? visible : "all"));
+      concat(name, " of ", os::host_name(), "\n", visible ? visible : "all"));
   for (auto other = devices.begin(); other != devices.end(); ++other) {
     const auto first = std::find(devices.begin(), other, *other);
     if (first != other)

@@ -1,8 +1,5 @@
 #include "engine/train/step/user_gemm_cache.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -11,7 +8,7 @@
 
 #include "engine/core/status.h"
 #include "engine/io/atomic_file.h"
-#include "engine/io/file_system.h"
+#include "engine/os/process.h"
 
 namespace trafo {
 namespace {
@@ -22,7 +19,7 @@ constexpr const char* kUserGemmCacheOrigin = "GEMM cache";
 
 // Empty if the variable is not set or is no absolute path.
 fs::path absolute_path_of(const char* variable) {
-  const char* value = secure_getenv(variable);
+  const char* value = os::trusted_environment(variable);
   const fs::path path = value ? value : "";
   return path.is_absolute() ? path : fs::path();
 }
@@ -52,7 +49,7 @@ Gemm gemm_of(const GemmChoice& choice) {
 }  // namespace
 
 std::optional<fs::path> user_gemm_cache_path(const GemmTuner& tuner) {
-  if (const char* choice = secure_getenv("TRAFO_GEMM_CACHE");
+  if (const char* choice = os::trusted_environment("TRAFO_GEMM_CACHE");
       choice && std::string_view(choice) == "off")
     return std::nullopt;
   fs::path folder = absolute_path_of("XDG_CACHE_HOME");
@@ -75,10 +72,10 @@ std::vector<GemmChoice> read_user_gemm_cache(const GemmTuner& tuner, const fs::p
     if (error.code() == ErrorCode::not_found) return {};
     throw;
   }
-  struct stat status;
-  if (file_system::stat(file.fd(), &status) != 0)
+  os::FileStatus status;
+  if (os::file_status(file.fd(), status) != 0)
     fail_errno(errno, kUserGemmCacheOrigin, "cannot examine", path);
-  require(status.st_uid == geteuid(), ErrorCode::io, kUserGemmCacheOrigin, path.string(),
+  require(status.is_own, ErrorCode::io, kUserGemmCacheOrigin, path.string(),
           " belongs to another user");
   const uint64_t size = file.size();
   require(size <= kMaxGemmCacheBytes, ErrorCode::io, kUserGemmCacheOrigin, path.string(), " has ",

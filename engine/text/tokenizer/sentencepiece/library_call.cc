@@ -1,7 +1,5 @@
 #include "engine/text/tokenizer/sentencepiece/library_call.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -14,6 +12,7 @@
 #include <utility>
 
 #include "engine/core/library_thread.h"
+#include "engine/os/process.h"
 #include "engine/text/tokenizer/check_text.h"
 
 namespace trafo {
@@ -66,7 +65,7 @@ class LeftJobs {
   void add(std::shared_ptr<Job> job) {
     if (std::atexit([] { all().wait(nullptr); }) != 0) return job->join();
     const std::lock_guard lock(mutex_);
-    process_ = getpid();
+    process_ = os::process_id();
     job->next = std::exchange(first_, job);
   }
   // Never destroyed: it is used at the end of the process.
@@ -100,12 +99,12 @@ class LeftJobs {
   }
   // A child of fork() has none of its parent's threads. Their handles must not be destroyed.
   void forget_parents() {
-    if (first_ && process_ != getpid()) new std::shared_ptr<Job>(std::move(first_));
+    if (first_ && process_ != os::process_id()) new std::shared_ptr<Job>(std::move(first_));
   }
 
   std::mutex mutex_;
   std::shared_ptr<Job> first_;
-  pid_t process_ = 0;
+  int64_t process_ = 0;
 };
 
 }  // namespace

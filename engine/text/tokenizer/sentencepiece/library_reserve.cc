@@ -1,13 +1,12 @@
 #include "engine/text/tokenizer/sentencepiece/library_reserve.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
+
+#include "engine/os/memory.h"
 
 namespace trafo {
 namespace {
@@ -19,11 +18,11 @@ std::new_handler previous = nullptr;  // the program's own, while any exists; gu
 // The child must not inherit a mutex that another thread of the parent holds, nor the reserves of
 // threads that it does not have.
 [[maybe_unused]] const int kForkHandlers =
-    pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
-                   [] {
-                     newest = nullptr;
-                     mutex.unlock();
-                   });
+    os::call_at_fork([] { mutex.lock(); }, [] { mutex.unlock(); },
+                     [] {
+                       newest = nullptr;
+                       mutex.unlock();
+                     });
 
 // Large parts are mapped here: malloc would do so too, but it raises its threshold for mappings
 // when they are freed, and then keeps memory of that size for itself for as long as the process
@@ -31,22 +30,21 @@ std::new_handler previous = nullptr;  // the program's own, while any exists; gu
 constexpr size_t kMapped = size_t{64} << 10;
 
 void* take_part(size_t bytes) {
-  if (bytes < kMapped) return std::malloc(bytes);
-  void* part = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return part == MAP_FAILED ? nullptr : part;
+  return bytes < kMapped ? std::malloc(bytes) : os::map_pages(bytes, os::Pages::memory);
 }
 
 void give_part(void* part, size_t bytes) {
   if (bytes < kMapped)
     std::free(part);
   else
-    ::munmap(part, bytes);
+    os::unmap_pages(part, bytes);
 }
 
 }  // namespace
 
 LibraryReserve::LibraryReserve(size_t bytes, For threads)
-    : part_bytes_(bytes / std::tuple_size_v<decltype(parts_)> + 1), thread_(pthread_self()) {
+    : part_bytes_(bytes / std::tuple_size_v<decltype(parts_)> + 1),
+      thread_(std::this_thread::get_id()) {
   for (void*& part : parts_) {
     part = take_part(part_bytes_);
     if (part != nullptr) continue;
@@ -57,8 +55,7 @@ LibraryReserve::LibraryReserve(size_t bytes, For threads)
   if (threads == For::started_threads_too) {
     static std::atomic<unsigned> count = 0;
     std::snprintf(name_, sizeof name_, "trafo-spm-%u", count++ % 10000);
-    // Linux gives a thread the name of the one that starts it.
-    pthread_setname_np(thread_, name_);
+    os::name_threads(name_);
   }
   const std::lock_guard lock(mutex);
   if (newest == nullptr) previous = std::set_new_handler(on_failed_allocation);
@@ -95,10 +92,8 @@ void LibraryReserve::on_failed_allocation() {
 }
 
 bool LibraryReserve::serves_this_thread() const {
-  if (pthread_equal(thread_, pthread_self()) != 0) return true;
-  char name[sizeof name_] = {};
-  return name_[0] != '\0' && pthread_getname_np(pthread_self(), name, sizeof name) == 0 &&
-         std::strcmp(name, name_) == 0;
+  if (thread_ == std::this_thread::get_id()) return true;
+  return name_[0] != '\0' && os::threads_have_name(name_);
 }
 
 // Whether operator new shall try again. A thread that may have failed before the last part was
@@ -107,10 +102,10 @@ bool LibraryReserve::serves_this_thread() const {
 bool LibraryReserve::find_memory() noexcept {
   const auto end = failures_.begin() + static_cast<ptrdiff_t>(failed_threads_);
   auto mine = std::find_if(failures_.begin(), end, [](const Failure& failure) {
-    return pthread_equal(failure.thread, pthread_self()) != 0;
+    return failure.thread == std::this_thread::get_id();
   });
   if (mine == end && failed_threads_ < failures_.size()) {
-    *mine = {pthread_self(), 0};
+    *mine = {std::this_thread::get_id(), 0};
     ++failed_threads_;
   }
   const bool noted = mine != failures_.end();

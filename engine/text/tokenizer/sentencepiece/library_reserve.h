@@ -3,11 +3,12 @@
 // thrown on the threads of its trainer.
 #pragma once
 
-#include <pthread.h>
-
 #include <array>
 #include <cstddef>
 #include <new>
+#include <thread>
+
+#include "engine/os/threads.h"
 
 namespace trafo {
 
@@ -36,7 +37,7 @@ class LibraryReserve {
 
   // State of a thread when its last allocation failed.
   struct Failure {
-    pthread_t thread;
+    std::thread::id thread;
     size_t parts_freed;
   };
 
@@ -46,8 +47,9 @@ class LibraryReserve {
   std::array<Failure, 32> failures_{};
   size_t failed_threads_ = 0;
   LibraryReserve* next_ = nullptr;
-  pthread_t thread_;
-  char name_[16] = {};  // of the thread and of those that it starts, if the reserve is for them
+  std::thread::id thread_;
+  char name_[os::kThreadNameBytes] =
+      {};  // of the thread and of those that it starts, if the reserve is for them
 };
 
 }  // namespace trafo

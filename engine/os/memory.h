@@ -1,0 +1,35 @@
+// Memory of the system: aligned blocks, pages, address space, files in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+
+namespace trafo::os {
+
+// A block of the heap. `alignment` is a power of two, and `bytes` a multiple of it. Null: no
+// memory.
+void* allocate_aligned(size_t alignment, size_t bytes) noexcept;
+void free_aligned(void* block) noexcept;
+// Asks for huge pages, which take a fraction of the time to map. The system may decline.
+void prefer_huge_pages(void* begin, size_t bytes) noexcept;
+
+// Pages, zero at first. `addresses`: they need no memory until they are written. Null: there are
+// none.
+enum class Pages { memory, addresses };
+void* map_pages(size_t bytes, Pages kind) noexcept;
+void unmap_pages(void* begin, size_t bytes) noexcept;
+// Frees the memory of pages, which are zero afterwards.
+void clear_pages(void* begin, size_t bytes) noexcept;
+
+// Memory that the system may write to a file without a name, which is made as open_nameless_file()
+// makes one. The disk has room for all of it. Null: errno has the reason. For unmap_file_pages().
+void* map_nameless_file(const std::filesystem::path& prefix, size_t bytes);
+void unmap_file_pages(void* begin, size_t bytes) noexcept;
+
+// Bytes of memory of the machine.
+int64_t machine_memory() noexcept;
+// Bytes that are not in use now; 0 on Linux, where /proc/meminfo has them.
+int64_t free_machine_memory() noexcept;
+
+}  // namespace trafo::os

@@ -1,0 +1,25 @@
+// Shared libraries that are loaded while the program runs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#ifdef _WIN32
+#define TRAFO_LIBRARY_SUFFIX ".dll"
+#else
+#define TRAFO_LIBRARY_SUFFIX ".so"
+#endif
+
+namespace trafo::os {
+
+// Loads a library for the life of the process: code that a driver or MPI calls at exit may not be
+// unloaded. A bare name is looked up by the loader in the system's library folders. Null: `why` has
+// the loader's reason, which begins with the file that it could not open.
+void* open_library(const std::string& path, std::string& why);
+void* find_symbol(void* library, const char* name) noexcept;  // null: it has none
+
+// The folder of the shared library or program this code was linked into, as the system knows it;
+// empty: unknown.
+std::filesystem::path own_folder();
+
+}  // namespace trafo::os
