@@ -20,11 +20,11 @@
 namespace trafo {
 namespace {
 
-class CorpusTest : public testing::Test {
+class CorpusTest : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ =
-        std::filesystem::path(testing::TempDir()) / ("trafo_corpus_" + std::to_string(getpid()));
+        std::filesystem::path(::testing::TempDir()) / ("trafo_corpus_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
