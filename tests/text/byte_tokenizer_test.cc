@@ -116,7 +116,7 @@ TEST(VocabularyFile, ItsContentTellsTheKind) {
     expect_error(ErrorCode::corrupt_file, "x: a byte vocabulary has no more than",
                  [&] { Tokenizer::from_bytes(damaged, "x"); });
   expect_error(ErrorCode::corrupt_file,
-               "x: not a vocabulary (sentencepiece, byte, marian or byte-bpe)",
+               "x: not a vocabulary (sentencepiece, byte, marian, wordpiece or byte-bpe)",
                [&] { Tokenizer::from_bytes("{\"models\": {}}", "x"); });
   expect_error(ErrorCode::corrupt_file, "x: not a usable SentencePiece model",
                [&] { Tokenizer::from_bytes("text", "x"); });
@@ -124,9 +124,10 @@ TEST(VocabularyFile, ItsContentTellsTheKind) {
 
 TEST(VocabularyFile, IsFoundInADirectory) {
   const TemporaryDirectory folder;
-  expect_error(ErrorCode::not_found,
-               "there is no vocabulary (vocab.spm, vocab.byte, vocab.marian or tokenizer.json)",
-               [&] { Tokenizer::load(folder.path()); });
+  expect_error(
+      ErrorCode::not_found,
+      "there is no vocabulary (vocab.spm, vocab.byte, vocab.marian, tokenizer.json or vocab.txt)",
+      [&] { Tokenizer::load(folder.path()); });
   spill(folder.path() / "vocab.byte", bytes().serialized());
   EXPECT_EQ(vocabulary_file(folder.path()), folder.path() / "vocab.byte");
   EXPECT_EQ(Tokenizer::load(folder.path()).kind(), "byte");
