@@ -29,7 +29,7 @@ WIDTH = 100
 SURROGATES = range(0xD800, 0xE000)
 
 # The `tokenizers` library, whose ids are the reference, has categories of Unicode 16 in its regular expressions, normal forms of
-# Unicode 9 and the punctuation of Unicode 8. Characters that came later, by table:
+# Unicode 9, and the punctuation and the nonspacing marks of Unicode 8. Characters that came later, by table:
 AFTER_9 = """7fd 897-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1ace 1df6-1dfa 32ff a7f2-a7f4 a82c ab69 105c9 105e4 10781-10785 10787-107b0
     107b2-107ba 10d24-10d27 10d69-10d6d 10eab-10eac 10efd-10eff 10f46-10f50 10f82-10f85 11070 1133b 11383 11385 1138e 11391 113c5
     113c7-113c8 113ce-113d0 1145e 11839-1183a 11938 1193d-1193e 11943 119e0 11a34 11a47 11a99 11d42 11d44-11d45 11d97 11f41-11f42
@@ -39,6 +39,15 @@ PUNCTUATION_AFTER_8 = """61d 9fd a76 c77 c84 1b4e-1b4f 1b7d-1b7f 2e43-2e4f 2e52-
     113d7-113d8 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2 11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11b00-11b09
     11be1 11c41-11c45 11c70-11c71 11ef7-11ef8 11f43-11f4f 11fff 12ff1-12ff2 16d6d-16d6f 16e97-16e9a 16fe2 1e5ff 1e95e-1e95f"""
 PUNCTUATION_OF_8 = "166d 111c9"  # and no longer
+MARKS_AFTER_8 = """7fd 897-89f 8ca-8e1 9fe afa-aff b55 c04 c3c d00 d3b-d3c d81 eba ece 180f 1885-1886 1abf-1ace 1df6-1dfb a82c a8c5 a8ff a9bd
+    10d24-10d27 10d69-10d6d 10eab-10eac 10efc-10eff 10f46-10f50 10f82-10f85 11070 11073-11074 110c2 111c9 111cf 1123e 11241 1133b
+    113bb-113c0 113ce 113d0 113d2 113e1-113e2 11438-1143f 11442-11444 11446 1145e 1182f-11837 11839-1183a 1193b-1193c 1193e 11943
+    119d4-119d7 119da-119db 119e0 11a01-11a0a 11a33-11a38 11a3b-11a3e 11a47 11a51-11a56 11a59-11a5b 11a8a-11a96 11a98-11a99 11c30-11c36
+    11c38-11c3d 11c3f 11c92-11ca7 11caa-11cb0 11cb2-11cb3 11cb5-11cb6 11d31-11d36 11d3a 11d3c-11d3d 11d3f-11d45 11d47 11d90-11d91 11d95
+    11d97 11ef3-11ef4 11f00-11f01 11f36-11f3a 11f40 11f42 11f5a 13440 13447-13455 1611e-16129 1612d-1612f 16f4f 16fe4 1cf00-1cf2d
+    1cf30-1cf46 1e000-1e006 1e008-1e018 1e01b-1e021 1e023-1e024 1e026-1e02a 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef
+    1e944-1e94a"""
+MARKS_OF_8 = "1734 1171e"  # and no longer
 # Lower case of Unicode 15 and 16, which not every Python knows.
 LOWER = {0x1C89: 0x1C8A, 0xA7CB: 0x264, 0xA7CC: 0xA7CD, 0xA7DA: 0xA7DB, 0xA7DC: 0x19B} | {c: c + 0x20 for c in range(0x10D50, 0x10D66)}
 
@@ -129,13 +138,16 @@ def text_header():
     lower = {code: [LOWER[code]] if code in LOWER else [ord(c) for c in chr(code).lower()] for code in characters()}
     assert {code for code, to in lower.items() if len(to) > 1} == {0x130}
     single = [(code, to[0]) for code, to in lower.items() if to != [code] and code != 0x130 and u.category(chr(code)) != "Cn"]
-    late, early = listed(PUNCTUATION_AFTER_8), listed(PUNCTUATION_OF_8)
-    punctuation = runs(lambda code: code in early or (u.category(chr(code))[0] == "P" and code not in late))
+
+    def of_unicode_8(category, after, no_longer):
+        late, early = listed(after), listed(no_longer)
+        found = runs(lambda code: code in early or (u.category(chr(code)).startswith(category) and code not in late))
+        return table(f"{{{first:#x}, {last:#x}}}," for first, last, yes in found if yes)
 
     lines = ["// Written by scripts/generate_unicode_categories.py: change that.",
-             f"// General categories and lower case of Unicode {u.unidata_version}, normal forms of Unicode 9 and",
-             "// punctuation of Unicode 8: the versions of the `tokenizers` library, so that vocabularies give",
-             "// the ids that they were trained with.",
+             f"// General categories and lower case of Unicode {u.unidata_version}, normal forms of Unicode 9,",
+             "// punctuation and nonspacing marks of Unicode 8: the versions of the `tokenizers` library, so",
+             "// that vocabularies give the ids that they were trained with.",
              "// clang-format off", "#pragma once", "", "#include <cstdint>", "", "namespace trafo::unicode_data {", "",
              "// By the number in kCategoryRuns.",
              "inline constexpr const char* kCategoryNames[] = {" + ", ".join(f'"{name}"' for name in names) + "};", "",
@@ -144,7 +156,8 @@ def text_header():
              *table(f"{first * 32 + names.index(kind)}," for first, _, kind in categories), "};", "",
              "struct Range {", "  char32_t first, last;", "};", "// ASCII's symbols are not among these.",
              "inline constexpr Range kPunctuation[] = {",
-             *table(f"{{{first:#x}, {last:#x}}}," for first, last, yes in punctuation if yes), "};", "",
+             *of_unicode_8("P", PUNCTUATION_AFTER_8, PUNCTUATION_OF_8), "};",
+             "inline constexpr Range kNonspacingMarks[] = {", *of_unicode_8("Mn", MARKS_AFTER_8, MARKS_OF_8), "};", "",
              "struct Mapping {", "  char32_t from, to;", "};", "// Sorted. U+0130, whose lower case has two characters, is left out.",
              "inline constexpr Mapping kLowerCase[] = {", *table(f"{{{a:#x}, {b:#x}}}," for a, b in single), "};", "",
              "struct CombiningRange {", "  char32_t first, last;", "  uint8_t combining_class;", "};",

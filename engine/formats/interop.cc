@@ -20,6 +20,7 @@
 #include "engine/os/names.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/marian/marian_tokenizer.h"
+#include "engine/text/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace trafo {
 namespace {
@@ -272,14 +273,16 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
 }
 
 // All formats write a SentencePiece model, or another form of its subwords and scores. GGUF, BART
-// and the decoder-only models of transformers have byte-level BPE as well, and encoder-decoders a
-// marian vocabulary: one with languages is M2M100's. BPE with byte fallback stays as it came where
-// byte-level BPE is taken, except in GGUF; other formats get its SentencePiece model.
+// and the decoder-only models of transformers have byte-level BPE as well, the latter also
+// WordPiece, and encoder-decoders a marian vocabulary: one with languages is M2M100's. BPE with
+// byte fallback stays as it came where byte-level BPE is taken, except in GGUF; other formats get
+// its SentencePiece model.
 Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
                              const Format& format) {
   using enum ExportFormat;
-  const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
-                              format.format == hf_compressed || format.format == hf_bart ||
+  const bool takes_wordpiece =
+      format.format == hf_gpt2 || format.format == hf_llama || format.format == hf_compressed;
+  const bool takes_byte_bpe = takes_wordpiece || format.format == hf_bart ||
                               format.format == gguf ||
                               (format.format == onnx && !spec.has_encoder());
   const bool takes_marian =
@@ -292,6 +295,7 @@ Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
       return *std::move(form);
   if (tokenizer.as_sentencepiece() == nullptr &&
       !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind) &&
+      !(takes_wordpiece && tokenizer.kind() == WordPieceTokenizer::kKind) &&
       !(takes_marian && tokenizer.kind() == MarianTokenizer::kKind))
     interop::cannot_express(enum_name(format.format),
                             concat("a ", tokenizer.kind(), " vocabulary",

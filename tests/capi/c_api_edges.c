@@ -206,8 +206,9 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   const char* folder = work_path("vocabularies");
   CHECK(mkdir(folder, 0700) == 0);
   char* path = NULL;
-  FAILS(trafo_find_vocabulary(folder, strlen(folder), &path), TRAFO_NOT_FOUND,
-        "there is no vocabulary (vocab.spm, vocab.byte, vocab.marian or tokenizer.json)");
+  FAILS(
+      trafo_find_vocabulary(folder, strlen(folder), &path), TRAFO_NOT_FOUND,
+      "there is no vocabulary (vocab.spm, vocab.byte, vocab.marian, tokenizer.json or vocab.txt)");
   OK(trafo_tokenizer_save(bytes, folder, strlen(folder)));
   OK(trafo_find_vocabulary(folder, strlen(folder), &path));
   CHECK(strcmp(path + strlen(folder), "/vocab.byte") == 0);

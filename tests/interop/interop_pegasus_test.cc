@@ -153,7 +153,7 @@ TEST_F(PegasusImportTest, WithoutATokenizerTheCallerProvidesIds) {
   fs::remove(directory_ / "tokenizer.json");
   const ImportedModel result = imported(directory_);
   EXPECT_FALSE(result.tokenizer.has_value());
-  EXPECT_TRUE(contains(result.note, "there is no tokenizer.model and no tokenizer.json"));
+  EXPECT_TRUE(contains(result.note, "there is no tokenizer.model, no tokenizer.json"));
   EXPECT_EQ(result.model->config(), model_->config());
 }
 

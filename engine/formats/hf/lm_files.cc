@@ -9,6 +9,8 @@
 #include "engine/text/chat_template/chat_template.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 #include "engine/text/tokenizer/tokenizer_json_text.h"
+#include "engine/text/tokenizer/wordpiece/vocab_txt.h"
+#include "engine/text/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace trafo::interop {
 namespace {
@@ -137,10 +139,13 @@ TextFrame read_frame(const fs::path& directory, const VocabularyTokens& tokens,
   const SpecialTokens& special = tokens.special;
   std::error_code ignored;
   const fs::path file = directory / "tokenizer.json", flags = directory / kTokenizerConfigFile;
-  if (tokenizer && fs::exists(file, ignored)) {
-    const std::string label = file.string();
-    const TokenizerText text =
-        read_tokenizer_text(read_text_file(file, limits::kTokenizerBytes), kOrigin, label);
+  const bool is_stored = fs::exists(file, ignored);
+  // A vocab.txt has become a tokenizer.json.
+  if (tokenizer && (is_stored || tokenizer->kind() == WordPieceTokenizer::kKind)) {
+    const std::string label = is_stored ? file.string() : std::string(tokenizer->file_name());
+    const TokenizerText text = read_tokenizer_text(
+        is_stored ? read_text_file(file, limits::kTokenizerBytes) : tokenizer->serialized(),
+        kOrigin, label);
     const JsonPart json(label, text.rest);
     const AddedAround around = read_post_processor(json, tokenizer->vocab_size());
     const std::vector<int32_t>&before = around.before, &after = around.after;
@@ -284,6 +289,17 @@ std::vector<CompanionFile> companions_in(const fs::path& directory, const Config
   return companions;
 }
 
+// The vocab.txt of a WordPiece tokenizer. None: there is none, or it is of another kind.
+std::optional<Tokenizer> read_vocab_txt(const fs::path& directory,
+                                        std::vector<CompanionFile> companions) {
+  const fs::path file = directory / kVocabTxt;
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return std::nullopt;
+  const std::string bytes = read_text_file(file, limits::kTokenizerBytes);
+  if (!is_vocab_txt(bytes)) return std::nullopt;
+  return load_vocab_txt(bytes, file.string(), std::move(companions));
+}
+
 // tokenizer.model with the ends of the configuration.
 Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std::string& label) {
   std::vector<int32_t> ends{tokenizer.eos_id()};
@@ -327,9 +343,12 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
     if (last < tokenizer.vocab_size() || !fs::exists(json, ignored))
       read.tokenizer = with_ends(tokenizer, ids, spm.string());
   }
-  if (!read.tokenizer && fs::exists(json, ignored)) {
+  if (!read.tokenizer) {
     try {
-      read.tokenizer = read_tokenizer_json(json, ids, companions_in(directory, config, ids));
+      if (fs::exists(json, ignored))
+        read.tokenizer = read_tokenizer_json(json, ids, companions_in(directory, config, ids));
+      else
+        read.tokenizer = read_vocab_txt(directory, companions_in(directory, config, ids));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       read.note = concat("no tokenizer was imported, the ids are those of the model's own: ",
@@ -339,8 +358,8 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
   }
   if (!read.tokenizer) {
     read.note =
-        "there is no tokenizer.model and no tokenizer.json: the ids are those of the model's own "
-        "tokenizer";
+        "there is no tokenizer.model, no tokenizer.json and no vocab.txt of WordPiece: the ids are "
+        "those of the model's own tokenizer";
     return read;
   }
   if (read.tokenizer->as_sentencepiece() != nullptr)

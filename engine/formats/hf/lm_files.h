@@ -50,9 +50,9 @@ struct ReadTokenizer {
   std::optional<Tokenizer> tokenizer;
   std::string note;  // why there is none, or what the user should know
 };
-// Reads tokenizer.model, with the eos_token_id of the configuration, or else tokenizer.json. None,
-// with a note, if there is neither or the second is neither BPE that is read as it is nor a
-// SentencePiece model.
+// Reads tokenizer.model, with the eos_token_id of the configuration, or else tokenizer.json, or
+// else a vocab.txt of WordPiece. None, with a note, if there is none of them or the second is
+// neither BPE or WordPiece that is read as it is nor a SentencePiece model.
 // CORRUPT_FILE if the tokenizer has more tokens than the `stored` rows of the embeddings; those
 // that it lacks are rows that nobody needs.
 ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,

@@ -13,6 +13,7 @@
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 #include "engine/text/tokenizer/tokenizer_json_text.h"
+#include "engine/text/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace trafo::interop {
 namespace {
@@ -427,6 +428,9 @@ Tokenizer read_tokenizer_json(const std::filesystem::path& file, const SpecialId
           " bytes, which no tokenizer needs");
   const std::string bytes = read_text_file(file, kFileBytes);
   TokenizerText text = read_tokenizer_text(bytes, kOrigin, label);
+  if (is_wordpiece_file(bytes))
+    return Tokenizer(
+        std::make_shared<WordPieceTokenizer>(bytes, text, label, std::move(companions)));
   if (is_byte_bpe(text, label))
     return Tokenizer(std::make_shared<ByteBpeTokenizer>(bytes, text, label, std::move(companions)));
   return Converter(label, std::move(text)).convert(ids);

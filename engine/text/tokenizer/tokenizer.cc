@@ -94,6 +94,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& file) {
       if (std::filesystem::exists(path, error))
         companions.push_back({std::string(name), read_vocabulary(path)});
     }
+    break;  // kinds with files of this name have the same companions
   }
   return from_bytes(read_vocabulary(found), found.string(), std::move(companions));
 }

@@ -1,7 +1,9 @@
 #include "engine/text/tokenizer/tokenizer_kinds.h"
 
+#include <algorithm>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "engine/core/argument_error.h"
 #include "engine/core/status.h"
@@ -12,6 +14,8 @@
 #include "engine/text/tokenizer/marian/marian_file.h"
 #include "engine/text/tokenizer/marian/marian_tokenizer.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
+#include "engine/text/tokenizer/wordpiece/vocab_txt.h"
+#include "engine/text/tokenizer/wordpiece/wordpiece_tokenizer.h"
 
 namespace trafo {
 namespace {
@@ -28,8 +32,15 @@ Tokenizer load_alone(std::string_view file_bytes, std::string_view label,
   return tokenizer;
 }
 
+// A model of SentencePiece is recognised by its first byte, which a vocab.txt may have as well.
+bool is_sentencepiece(std::string_view file_bytes) {
+  return is_sentencepiece_file(file_bytes) && !is_vocab_txt(file_bytes);
+}
+
+constexpr std::string_view kTokenizerJson = "tokenizer.json";
+
 constexpr TokenizerKind kTokenizerKinds[] = {
-    {SentencePieceModel::kKind, "vocab.spm", is_sentencepiece_file, load_alone<load_sentencepiece>,
+    {SentencePieceModel::kKind, "vocab.spm", is_sentencepiece, load_alone<load_sentencepiece>,
      kChatCompanions, validate_sentencepiece, true, train_sentencepiece},
     {ByteTokenizer::kKind, "vocab.byte", is_byte_vocabulary, load_alone<load_byte_vocabulary>,
      kChatCompanions, validate_byte_vocabulary, false, make_byte_vocabulary},
@@ -42,18 +53,27 @@ constexpr TokenizerKind kTokenizerKinds[] = {
      validate_marian,
      false,
      nullptr},
-    {ByteBpeTokenizer::kKind, "tokenizer.json", is_byte_bpe_file, load_byte_bpe,
-     kTokenizerCompanions, validate_byte_bpe, true, train_byte_bpe},
+    // Two kinds have files of the same name, and one kind is read from two files: as a
+    // tokenizer.json, which it writes, and from a vocab.txt.
+    {WordPieceTokenizer::kKind, kTokenizerJson, is_wordpiece_file, load_wordpiece,
+     kTokenizerCompanions, validate_wordpiece, false, nullptr},
+    {WordPieceTokenizer::kKind, kVocabTxt, is_vocab_txt, load_vocab_txt, kTokenizerCompanions,
+     validate_wordpiece, false, nullptr},
+    {ByteBpeTokenizer::kKind, kTokenizerJson, is_byte_bpe_file, load_byte_bpe, kTokenizerCompanions,
+     validate_byte_bpe, true, train_byte_bpe},
 };
 
-// `trained`: of the kinds that can be trained alone.
+// `trained`: of the kinds that can be trained alone. Each value once, in the order of the rows.
 std::string listed(std::string_view TokenizerKind::*member, bool trained = false) {
-  std::string names;
+  std::vector<std::string_view> values;
   for (const TokenizerKind& kind : kTokenizerKinds) {
     if (trained && kind.train == nullptr) continue;
-    const bool is_last = &kind == std::end(kTokenizerKinds) - 1;
-    names.append(names.empty() ? "" : is_last ? " or " : ", ").append(kind.*member);
+    if (std::find(values.begin(), values.end(), kind.*member) == values.end())
+      values.push_back(kind.*member);
   }
+  std::string names;
+  for (const std::string_view value : values)
+    names.append(names.empty() ? "" : value == values.back() ? " or " : ", ").append(value);
   return names;
 }
 
@@ -94,14 +114,18 @@ std::string_view Tokenizer::file_name() const noexcept {
 
 std::filesystem::path vocabulary_file(const std::filesystem::path& directory) {
   std::filesystem::path found;
+  std::string_view found_kind;
   for (const TokenizerKind& kind : kTokenizerKinds) {
     std::error_code error;
+    // The same file, or one that the kind is read from where its own is missing.
+    if (found.filename() == kind.file || found_kind == kind.name) continue;
     const std::filesystem::path path = directory / kind.file;
     if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) continue;
     require(found.empty(), ErrorCode::invalid_argument, kTokenizerOrigin, directory.string(),
             " has two vocabularies, ", found.filename().string(), " and ", kind.file,
             ": remove the one that is not the model's");
     found = path;
+    found_kind = kind.name;
   }
   require(!found.empty(), ErrorCode::not_found, kTokenizerOrigin, directory.string(),
           ": there is no vocabulary (", listed(&TokenizerKind::file), ")");

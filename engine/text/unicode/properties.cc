@@ -68,6 +68,27 @@ const CodePointSet& old_punctuation_set() {
   return set;
 }
 
+const CodePointSet& old_nonspacing_set() {
+  static const CodePointSet set = [] {
+    std::vector<CodePointSet::Range> ranges;
+    for (const auto& [first, last] : unicode_data::kNonspacingMarks)
+      ranges.push_back({first, last});
+    return CodePointSet(std::span<const CodePointSet::Range>(ranges));
+  }();
+  return set;
+}
+
+const CodePointSet& old_other_set() {
+  static const CodePointSet set = {
+      {0, 0x1f},          {0x7f, 0x9f},        {0xad, 0xad},       {0x600, 0x605},
+      {0x61c, 0x61c},     {0x6dd, 0x6dd},      {0x70f, 0x70f},     {0x180e, 0x180e},
+      {0x200b, 0x200f},   {0x202a, 0x202e},    {0x2060, 0x2064},   {0x2066, 0x206f},
+      {0xe000, 0xf8ff},   {0xfeff, 0xfeff},    {0xfff9, 0xfffb},   {0x110bd, 0x110bd},
+      {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},  {0xe0001, 0xe0001}, {0xe0020, 0xe007f},
+      {0xf0000, 0xffffd}, {0x100000, 0x10fffd}};
+  return set;
+}
+
 void append_lower_case(char32_t character, std::u32string& text) {
   if (character == 0x130) {
     text += U"i\u0307";

@@ -16,6 +16,9 @@ const CodePointSet& word_set();
 const CodePointSet& rust_word_set();
 // Category P of Unicode 8, and ASCII's symbols.
 const CodePointSet& old_punctuation_set();
+// Categories Mn, and Cc, Cf and Co, of Unicode 8.
+const CodePointSet& old_nonspacing_set();
+const CodePointSet& old_other_set();
 
 // Appends the lower case of a character, without regard to its neighbours.
 void append_lower_case(char32_t character, std::u32string& text);

@@ -6,20 +6,10 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
-#include "engine/text/tokenizer/byte_bpe/special_choice.h"
 #include "engine/text/tokenizer/subword_sampling.h"
-#include "engine/text/unicode/properties.h"
 
 namespace trafo {
 namespace {
-
-// Ids of added tokens are not far from the others in real files.
-constexpr size_t kIdGap = 65536;
-
-bool is_blank(char32_t c) {
-  static const CodePointTable table(white_space_set().united({{0, 0x20}}));
-  return table.has(c);
-}
 
 constexpr char kHexDigits[] = "0123456789ABCDEF";
 
@@ -45,7 +35,9 @@ class ByteBpeSampler final : public SubwordSampler {
 
 ByteBpeTokenizer::ByteBpeTokenizer(std::string_view serialized, const TokenizerText& text,
                                    std::string_view label, std::vector<CompanionFile> companions)
-    : Model(serialized), is_byte_level_(is_byte_level(text, label)), merges_(text.merges.size()) {
+    : JsonModel(serialized, is_byte_level(text, label)),
+      is_byte_level_(names_bytes_),
+      merges_(text.merges.size()) {
   const JsonPart file(std::string(label), text.rest);
   const JsonPart model = file.at("model");
   read_vocabulary(model, text.vocabulary);
@@ -54,50 +46,10 @@ ByteBpeTokenizer::ByteBpeTokenizer(std::string_view serialized, const TokenizerT
   else
     read_byte_tokens(model, text.vocabulary);
   read_merges(text);
-  if (const auto part = file.find("normalizer")) normalizer_ = TextNormalizer(*part);
-  const std::optional<JsonPart> pre_tokenizer = file.find("pre_tokenizer");
-  pre_tokenizer_ =
-      std::make_unique<PreTokenizer>(pre_tokenizer ? PreTokenizer(*pre_tokenizer) : PreTokenizer());
-  // A normalizer may take the beginning of a text away, which then has no mark.
-  if (pre_tokenizer_->marks_the_beginning() && !normalizer_.changes_nothing())
-    pre_tokenizer->refuse("prepend_scheme first is not supported with a normalizer");
+  read_steps(file);
   add_tokens(file);
   read_decoder(file.at("decoder"));
-  index_tokens(file);
-  companions_ = std::move(companions);
-  const auto find = [this](std::string_view name) {
-    const uint32_t entry = names_.find(name_of(name));
-    return entry == SubwordTable::kNone ? -1 : static_cast<int32_t>(names_.id(entry));
-  };
-  const auto find_special = [&](std::string_view name) {
-    const int32_t id = find(name);
-    return id >= 0 && is_special_[static_cast<size_t>(id)] ? id : -1;
-  };
-  const VocabularyLookup lookup{find, find_special, vocab_size()};
-  SpecialChoice choice = choose_special_tokens(file, companions_, lookup);
-  special_ = choice.tokens;
-  further_ends_ = std::move(choice.further_ends);
-  text_begin_ = choice.text_begin;
-}
-
-// A token as its name. White space is written "<0x20>" or, where that is a byte token, "<U+0020>".
-std::string ByteBpeTokenizer::name_of(std::string_view text) const {
-  std::string name;
-  for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    const char32_t character = next_code_point(text, at);
-    if (!is_blank(character)) {
-      name.append(text, begin, at - begin);
-    } else if (is_byte_level_) {
-      for (const char byte : text.substr(begin, at - begin))
-        name += byte_name(static_cast<unsigned char>(byte));
-    } else {
-      name += "<U+";
-      for (int bits = 12; bits >= 0; bits -= 4) name += kHexDigits[character >> bits & 15];
-      name += '>';
-    }
-  }
-  return name;
+  finish(file, std::move(companions));
 }
 
 void ByteBpeTokenizer::read_vocabulary(const JsonPart& model, const SubwordTable& vocabulary) {
@@ -110,24 +62,16 @@ void ByteBpeTokenizer::read_vocabulary(const JsonPart& model, const SubwordTable
       part->refuse("it is not 0; subword sampling is an option of the training here");
   }
   ignore_merges_ = model.flag("ignore_merges", false);
-  model.check(vocabulary.size() > 0, "vocab is empty");
-  uint32_t last = 0;
-  for (size_t i = 0; i < vocabulary.size(); ++i) last = std::max(last, vocabulary.id(i));
-  tokens_.resize(last + size_t{1});
-  bytes_.resize(last + size_t{1});
+  reserve_tokens(model, vocabulary);
   for (size_t i = 0; i < vocabulary.size(); ++i) {
     const uint32_t id = vocabulary.id(i);
-    model.check(tokens_[id].empty(), "vocab: the id ", id, " has two subwords");
     const std::string_view text = vocabulary.text(i);
-    tokens_[id] = name_of(text);
+    set_token(model, id, text);
     if (!is_byte_level_) {
       words_.add(text, id, 0);
-      bytes_[id] = text;
     } else if (std::optional<std::string> bytes = from_byte_letters(text)) {
       words_.add(*bytes, id, 0);
       bytes_[id] = *std::move(bytes);
-    } else {
-      bytes_[id] = text;
     }
   }
   words_.index();
@@ -203,39 +147,6 @@ void ByteBpeTokenizer::read_merges(const TokenizerText& text) {
     merges_.add(id(merge.left), id(merge.right), id(merge.result));
 }
 
-void ByteBpeTokenizer::add_tokens(const JsonPart& file) {
-  is_special_.resize(tokens_.size());
-  const std::optional<JsonPart> part = file.find("added_tokens");
-  if (!part) return;
-  added_ = AddedTokens(*part, normalizer_);
-  const size_t limit = tokens_.size() + added_.all().size() + kIdGap;
-  for (const AddedToken& token : added_.all()) {
-    const auto id = static_cast<size_t>(token.id);
-    const std::string name = name_of(token.text);
-    part->check(id < limit, quote(token.text), " has no id below ", limit);
-    if (id >= tokens_.size()) {
-      tokens_.resize(id + 1);
-      bytes_.resize(id + 1);
-      is_special_.resize(id + 1);
-    }
-    part->check(tokens_[id].empty() || tokens_[id] == name, quote(token.text), " has the id of ",
-                quote(tokens_[id]));
-    if (tokens_[id].empty()) bytes_[id] = token.decoded;
-    tokens_[id] = name;
-    is_special_[id] = token.special;
-  }
-}
-
-void ByteBpeTokenizer::index_tokens(const JsonPart& file) {
-  for (size_t id = 0; id < tokens_.size(); ++id) {
-    if (tokens_[id].empty()) tokens_[id] = "<unused:" + std::to_string(id) + ">";
-    names_.add(tokens_[id], static_cast<uint32_t>(id), 0);
-  }
-  const uint32_t twice = names_.index();
-  file.check(twice == SubwordTable::kNone, "two tokens have the name ",
-             quote(twice == SubwordTable::kNone ? std::string_view() : names_.text(twice)));
-}
-
 bool is_byte_level(const TokenizerText& text, std::string_view label) {
   const std::optional<JsonPart> pre = JsonPart(std::string(label), text.rest).find("pre_tokenizer");
   return pre && PreTokenizer::is_byte_level(*pre);
@@ -274,39 +185,6 @@ Tokenizer load_byte_bpe(std::string_view file_bytes, std::string_view label,
 }
 
 // ---- encoding ----
-
-template <class Word>
-void ByteBpeTokenizer::encode_words(std::string_view text, std::vector<int32_t>& ids,
-                                    const Word& word) const {
-  std::vector<AddedTokens::Piece> pieces, inside;
-  PreTokenizer::Words words;
-  std::string normal;
-  ids.clear();
-  added_.cut(text, false, pieces);
-  for (const AddedTokens::Piece& piece : pieces) {
-    if (piece.token != nullptr) {
-      ids.push_back(piece.token->id);
-      continue;
-    }
-    std::string_view plain = piece.text;
-    if (!normalizer_.changes_nothing()) {
-      normal = plain;
-      normalizer_.apply(normal);
-      plain = normal;
-    }
-    added_.cut(plain, true, inside);
-    for (const AddedTokens::Piece& part : inside) {
-      if (part.token != nullptr) {
-        ids.push_back(part.token->id);
-        continue;
-      }
-      const bool is_beginning = begins_texts_ && &piece == pieces.data() && &part == inside.data();
-      pre_tokenizer_->split(part.text, words, is_beginning);
-      for (const Pattern::Match& span : words.spans)
-        word(std::string_view(words.text).substr(span.begin, span.end - span.begin), ids);
-    }
-  }
-}
 
 void ByteBpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   encode_words(text, ids,
@@ -416,11 +294,6 @@ std::string ByteBpeTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-int32_t ByteBpeTokenizer::id(std::string_view token) const {
-  const uint32_t entry = names_.find(token);
-  return entry == SubwordTable::kNone ? special_.unk : static_cast<int32_t>(names_.id(entry));
-}
-
 bool ByteBpeTokenizer::continues_character(int32_t id) const {
   const std::string& bytes = bytes_[static_cast<size_t>(id)];
   return !bytes.empty() && (bytes.front() & 0xc0) == 0x80;
@@ -428,18 +301,6 @@ bool ByteBpeTokenizer::continues_character(int32_t id) const {
 
 bool ByteBpeTokenizer::bos_is_subword() const noexcept {
   return special_.bos >= 0 && !is_special_[static_cast<size_t>(special_.bos)];
-}
-
-std::vector<NamedToken> ByteBpeTokenizer::special_names() const {
-  std::vector<NamedToken> names;
-  for (const AddedToken& token : added_.all())
-    names.push_back({.name = token.text,
-                     .id = token.id,
-                     .takes_space_before = token.lstrip,
-                     .takes_space_after = token.rstrip,
-                     .is_single_word = token.single_word,
-                     .stays_in_text = !token.special});
-  return names;
 }
 
 std::shared_ptr<const Tokenizer::Model> ByteBpeTokenizer::after_special() const {

@@ -13,17 +13,14 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/text/tokenizer/byte_bpe/added_tokens.h"
 #include "engine/text/tokenizer/byte_bpe/fallback_decoder.h"
+#include "engine/text/tokenizer/byte_bpe/json_model.h"
 #include "engine/text/tokenizer/byte_bpe/merges.h"
-#include "engine/text/tokenizer/byte_bpe/pre_tokenizer.h"
-#include "engine/text/tokenizer/byte_bpe/text_normalizer.h"
-#include "engine/text/tokenizer/tokenizer.h"
 #include "engine/text/tokenizer/tokenizer_json_text.h"
 
 namespace trafo {
 
-class ByteBpeTokenizer final : public Tokenizer::Model {
+class ByteBpeTokenizer final : public JsonModel {
  public:
   static constexpr std::string_view kKind = "byte-bpe";
   // `text` is what read_tokenizer_text() makes of `serialized`. UNSUPPORTED and CORRUPT_FILE name
@@ -32,19 +29,14 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
                    std::vector<CompanionFile> companions);
 
   std::string_view kind() const noexcept override { return kKind; }
-  int32_t vocab_size() const noexcept override { return static_cast<int32_t>(tokens_.size()); }
   // Special tokens that are written out in a text stay text; other added tokens are found.
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   // Bytes that are no UTF-8 become U+FFFD, but an unfinished character at the end gives no text:
   // the next token may finish it. The library writes U+FFFD there.
   std::string decode(std::span<const int32_t> ids) const override;
-  const std::string& token(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
-  int32_t id(std::string_view token) const override;
   bool continues_character(int32_t id) const override;
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;
-  // Added tokens; those that are not special are found in any text.
-  std::vector<NamedToken> special_names() const override;
   std::shared_ptr<const Model> after_special() const override;
 
   // As encode(), with random merges left out.
@@ -57,13 +49,7 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
   void read_byte_tokens(const JsonPart& model, const SubwordTable& vocabulary);
   void read_decoder(const JsonPart& part);
   void read_merges(const TokenizerText& text);
-  void add_tokens(const JsonPart& file);
-  void index_tokens(const JsonPart& file);
-  std::string name_of(std::string_view text) const;
 
-  // Calls word(bytes, ids) for each word of the text.
-  template <class Word>
-  void encode_words(std::string_view text, std::vector<int32_t>& ids, const Word& word) const;
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
   // The tokens that are merged.
   void first_tokens(std::string_view word, std::vector<int32_t>& tokens) const;
@@ -71,22 +57,14 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
   std::string decode_fallback(std::span<const int32_t> ids) const;
 
   const bool is_byte_level_;
-  bool begins_texts_ = true;  // whether no token goes before the texts
-  TextNormalizer normalizer_;
-  std::unique_ptr<const PreTokenizer> pre_tokenizer_;
-  AddedTokens added_;
   Merges merges_;
   bool ignore_merges_ = false, fuse_unknown_ = false;
   int32_t unknown_ = -1;  // for bytes without a token; -1: they are left out
   std::array<int32_t, 256>
       byte_ids_{};  // with byte fallback, a character's own token if it has one
   FallbackDecoder decoder_;
-  std::vector<std::string> tokens_;  // names
-  SubwordTable names_;
-  SubwordTable words_;              // tokens of the model as bytes
-  std::vector<std::string> bytes_;  // of all tokens
-  std::vector<bool> is_byte_;       // a token of byte fallback
-  std::vector<bool> is_special_;
+  SubwordTable words_;         // tokens of the model as bytes
+  std::vector<bool> is_byte_;  // a token of byte fallback
   // Of each entry of words_: whether merging its bytes gives the token itself. Found out when the
   // word is first met.
   enum class Whole : uint8_t { unknown, yes, no };

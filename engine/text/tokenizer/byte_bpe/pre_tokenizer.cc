@@ -39,6 +39,11 @@ PreTokenizer::PreTokenizer(const JsonPart& part) {
         step.refuse("prepend_scheme first is not supported after another step");
       continue;
     }
+    if (step.type() == "BertPreTokenizer") {
+      if (has_bytes) step.refuse("it is not supported beside ByteLevel");
+      add_bert_steps();
+      continue;
+    }
     if (is_made && !has_letters_) steps_.back().makes_letters = has_letters_ = true;
     if (step.type() == "ByteLevel") {
       if (is_made) step.refuse("a second ByteLevel is not supported");
@@ -46,6 +51,16 @@ PreTokenizer::PreTokenizer(const JsonPart& part) {
     }
     steps_.push_back(read(step));
   }
+}
+
+// Words are cut at white space, and a punctuation mark is a word.
+void PreTokenizer::add_bert_steps() {
+  Step spaces, marks;
+  spaces.pattern.emplace(Pattern::of_runs({white_space_set()}, false));
+  spaces.behavior = Behavior::removed;
+  marks.pattern.emplace(Pattern::of_runs({old_punctuation_set()}, false));
+  steps_.push_back(std::move(spaces));
+  steps_.push_back(std::move(marks));
 }
 
 PreTokenizer::Behavior PreTokenizer::read_behavior(const JsonPart& part) {
@@ -113,8 +128,8 @@ PreTokenizer::Step PreTokenizer::read(const JsonPart& part) {
   } else {
     part.refuse(
         "type ", quote(type),
-        " is not supported; BPE can have Split, ByteLevel, Digits, Punctuation, Whitespace, "
-        "WhitespaceSplit, Sequence and, without ByteLevel, Metaspace");
+        " is not supported; Split, ByteLevel, Digits, Punctuation, Whitespace, WhitespaceSplit, "
+        "Sequence and, without ByteLevel, Metaspace and BertPreTokenizer are");
   }
   return step;
 }

@@ -56,6 +56,7 @@ class PreTokenizer {
     Front front = Front::none;
   };
   static Step read(const JsonPart& part);
+  void add_bert_steps();
   static Step read_metaspace(const JsonPart& part);
   static Behavior read_behavior(const JsonPart& part);
   static void add_spaces(Words& words);

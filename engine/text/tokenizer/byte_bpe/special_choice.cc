@@ -9,11 +9,12 @@ namespace {
 constexpr int32_t kNone = -1;
 
 // Names for files that say nothing of special tokens.
-constexpr std::string_view kEnds[] = {"</s>",       "<|endoftext|>",         "<|end_of_text|>",
-                                      "<|im_end|>", "<｜end▁of▁sentence｜>", "<eos>",
-                                      "[EOS]"};
+constexpr std::string_view kEnds[] = {
+    "</s>",  "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<｜end▁of▁sentence｜>", "<eos>",
+    "[EOS]", "[SEP]"};
 constexpr std::string_view kBegins[] = {
-    "<s>", "<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "<bos>", "[BOS]"};
+    "<s>",  "<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "<bos>", "[BOS]",
+    "[CLS]"};
 constexpr std::string_view kUnknown[] = {"<unk>"};
 constexpr std::string_view kPads[] = {"<pad>", "<|pad|>", "<|finetune_right_pad_id|>", "[PAD]"};
 
@@ -112,8 +113,8 @@ AddedAround read_post_processor(const JsonPart& file, int32_t size) {
       around = {{second(step.at("cls"))}, {second(step.at("sep"))}};
     } else if (type != "ByteLevel") {
       step.refuse("type ", quote(type),
-                  " is not supported; BPE can have ByteLevel, TemplateProcessing, "
-                  "RobertaProcessing, BertProcessing and Sequence");
+                  " is not supported; ByteLevel, TemplateProcessing, RobertaProcessing, "
+                  "BertProcessing and Sequence are");
     }
   }
   return around;

@@ -33,7 +33,7 @@ inline constexpr std::string_view kTokenizerCompanions[] = {
 struct AddedAround {
   std::vector<int32_t> before, after;
 };
-// CORRUPT_FILE: an id is not 0 to size - 1. UNSUPPORTED: a type that BPE does not have.
+// CORRUPT_FILE: an id is not 0 to size - 1. UNSUPPORTED: another type.
 AddedAround read_post_processor(const JsonPart& file, int32_t size);
 
 struct VocabularyLookup {

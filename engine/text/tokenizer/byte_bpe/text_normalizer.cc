@@ -10,6 +10,47 @@
 namespace trafo {
 namespace {
 
+// The ranges that BERT's tokenizer cuts into characters, as the `tokenizers` library has them: it
+// begins the last but one extension at U+2B920.
+const CodePointSet& chinese_set() {
+  static const CodePointSet set = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                   {0x20000, 0x2a6df}, {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                   {0x2f800, 0x2fa1f}};
+  return set;
+}
+
+// Removes control characters; white space becomes a space.
+std::u32string cleaned(const std::u32string& text) {
+  static const CodePointTable kSpaces(white_space_set());
+  static const CodePointTable kOthers(old_other_set());
+  std::u32string clean;
+  for (const char32_t c : text) {
+    const bool is_kept_control = c == U'\t' || c == U'\n' || c == U'\r';
+    if (c == 0xfffd || (kOthers.has(c) && !is_kept_control)) continue;
+    clean += kSpaces.has(c) ? U' ' : c;
+  }
+  return clean;
+}
+
+std::u32string with_spaces(const std::u32string& text) {
+  static const CodePointTable kChinese(chinese_set());
+  std::u32string spaced;
+  for (const char32_t c : text) {
+    if (kChinese.has(c))
+      spaced.append({U' ', c, U' '});
+    else
+      spaced += c;
+  }
+  return spaced;
+}
+
+std::u32string without_accents(const std::u32string& text) {
+  static const CodePointTable kMarks(old_nonspacing_set());
+  std::u32string bare = normalized(text, NormalForm::nfd);
+  std::erase_if(bare, [](char32_t c) { return kMarks.has(c); });
+  return bare;
+}
+
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
@@ -43,6 +84,21 @@ TextNormalizer::TextNormalizer(const JsonPart& part) {
   for (const JsonPart& step : part.steps("normalizers")) add(step);
 }
 
+void TextNormalizer::add(const JsonPart& step) {
+  if (step.type() == "BertNormalizer")
+    add_bert(step);
+  else
+    steps_.push_back(read(step));
+}
+
+void TextNormalizer::add_bert(const JsonPart& part) {
+  const bool lower_case = part.at("lowercase").flag();
+  if (part.at("clean_text").flag()) steps_.push_back({.kind = Step::Kind::clean});
+  if (part.at("handle_chinese_chars").flag()) steps_.push_back({.kind = Step::Kind::space_chinese});
+  if (part.flag("strip_accents", lower_case)) steps_.push_back({.kind = Step::Kind::strip_accents});
+  if (lower_case) steps_.push_back({.kind = Step::Kind::lower_case});
+}
+
 TextNormalizer::Step TextNormalizer::read(const JsonPart& part) {
   using Kind = Step::Kind;
   const std::string type = part.type();
@@ -61,8 +117,8 @@ TextNormalizer::Step TextNormalizer::read(const JsonPart& part) {
             .left = part.at("strip_left").flag(),
             .right = part.at("strip_right").flag()};
   part.refuse("type ", quote(type),
-              " is not supported; BPE can have NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, "
-              "Strip and Sequence");
+              " is not supported; NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip, "
+              "BertNormalizer and Sequence are");
 }
 
 void TextNormalizer::replace(const Step& step, std::string& text) {
@@ -117,6 +173,15 @@ void TextNormalizer::apply(std::string& text) const {
         break;
       case Step::Kind::strip:
         strip(step, text);
+        break;
+      case Step::Kind::clean:
+        text = to_bytes(cleaned(to_utf32(text)));
+        break;
+      case Step::Kind::space_chinese:
+        if (!is_ascii(text)) text = to_bytes(with_spaces(to_utf32(text)));
+        break;
+      case Step::Kind::strip_accents:
+        if (!is_ascii(text)) text = to_bytes(without_accents(to_utf32(text)));
         break;
     }
   }

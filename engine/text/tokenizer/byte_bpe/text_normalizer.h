@@ -18,7 +18,7 @@ class TextNormalizer {
   explicit TextNormalizer(const JsonPart& part);
 
   // A further step, not a Sequence.
-  void add(const JsonPart& step) { steps_.push_back(read(step)); }
+  void add(const JsonPart& step);
   bool changes_nothing() const { return steps_.empty(); }
   // CORRUPT_FILE: the text would grow beyond limits::kNormalizedGrowth. Errors as
   // Pattern::find_all.
@@ -26,13 +26,23 @@ class TextNormalizer {
 
  private:
   struct Step {
-    enum class Kind { form, lower_case, replace, prepend, strip } kind;
+    enum class Kind {
+      form,
+      lower_case,
+      replace,
+      prepend,
+      strip,
+      clean,
+      space_chinese,
+      strip_accents
+    } kind;
     NormalForm form = NormalForm::nfc;
     std::optional<Pattern> pattern = {};  // of replace
     std::string content = {};             // of replace and prepend
     bool left = false, right = false;     // of strip
   };
   static Step read(const JsonPart& part);
+  void add_bert(const JsonPart& part);
   static void replace(const Step& step, std::string& text);
   static void strip(const Step& step, std::string& text);
 
