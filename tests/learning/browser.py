@@ -43,8 +43,12 @@ class Browser:
         self.waiting, self.number, self.events = b"", 0, []
 
     def close(self):
-        self.process.kill()
-        self.process.wait()
+        try:
+            self.call("Browser.close")
+            self.process.wait(20)
+        except (OSError, RuntimeError, TimeoutError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
         os.close(self.read)
         os.close(self.write)
         self.log.close()
