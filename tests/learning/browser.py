@@ -149,9 +149,9 @@ class Page:
             self.press("Tab", SHIFT if backwards else 0)
         raise AssertionError(f"the Tab key does not reach {selector}")
 
-    def picture(self, path, whole=False):
+    def picture(self, path, whole=False, scale=1):
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}} if whole else {}
+        clip = {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": scale}} if whole else {}
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)["data"]
         path.write_bytes(base64.b64decode(data))
 

@@ -309,8 +309,7 @@ mod tests {
         let data = Data::new();
         let mut failures = Failures::default();
         let internal = Fault::Internal("a checkpoint".into());
-        let mut note =
-            |round: &Round, fault: &Fault| failures.note(&data.0, round, fault).unwrap();
+        let mut note = |round: &Round, fault: &Fault| failures.note(&data.0, round, fault).unwrap();
         // What time mends does not count.
         for _ in 0..20 {
             assert!(!note(&round(7), &Fault::Unavailable("no space".into())));

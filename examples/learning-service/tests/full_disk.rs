@@ -30,10 +30,15 @@ fn on_small_disk(way: &[&str], folder: &Path) -> (Instance, PathBuf) {
     base();
     let data = folder.join("disk");
     fs::create_dir(&data).unwrap();
-    let options = ["--batch", "1000", "--updates", "60", "--every", "10", "--regression-loss", "100"];
+    let options =
+        ["--batch", "1000", "--updates", "60", "--every", "10", "--regression-loss", "100"];
     let service = command(&data, &options);
     let mut shell = Command::new(way[0]);
-    shell.args(&way[1..]).args(["sh", "-c", "mount -t tmpfs -o size=\"$0\"k none \"$1\" && shift && exec \"$@\""]);
+    shell.args(&way[1..]).args([
+        "sh",
+        "-c",
+        "mount -t tmpfs -o size=\"$0\"k none \"$1\" && shift && exec \"$@\"",
+    ]);
     shell.arg(SIZE.to_string()).arg(&data).arg(service.get_program()).args(service.get_args());
     shell.env_remove("LEARNING_SERVICE_TOKEN");
     let service = Instance::spawn(shell);

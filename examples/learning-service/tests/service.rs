@@ -221,9 +221,8 @@ fn a_full_queue_is_a_503() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let done = || {
-                    refused.load(Ordering::Acquire) > 0 && answered.load(Ordering::Acquire) > 0
-                };
+                let done =
+                    || refused.load(Ordering::Acquire) > 0 && answered.load(Ordering::Acquire) > 0;
                 while !done() && Instant::now() < end {
                     let body = json!({ "text": "heute kauft Anna den Hut in rot" });
                     match service.call("POST", "/translate", &body) {
