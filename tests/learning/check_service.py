@@ -48,8 +48,11 @@ def sentences():
 
 
 class Service:
-    def __init__(self, program, base, data, options):
+    def __init__(self, program, base, data, options, token=""):
         environment = {name: value for name, value in os.environ.items() if name != "LEARNING_SERVICE_TOKEN"}
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if token:
+            environment["LEARNING_SERVICE_TOKEN"] = token
         self.process = subprocess.Popen([program, "--base", base, "--data", data, "--address", "127.0.0.1:0", *options],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
         said = self.process.stdout.readline()
@@ -58,7 +61,7 @@ class Service:
         self.url = found[0]
 
     def post(self, path, body):
-        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode())
+        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), self.headers)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
@@ -190,13 +193,16 @@ def check_page(program, base, folder, pictures, readme):
 def check_interface(program, base, folder, examples):
     """Domains are few, so that requests meet what earlier ones have made."""
     python = own_environment.python_with(ROOT / "build/schemathesis", PACKAGES)
-    with Service(program, base, folder / "interface", ["--batch", "1000000", "--beam", "1", "--most-domains", "3"]) as service:
+    options = ["--batch", "1000000", "--beam", "1", "--most-domains", "3"]
+    with Service(program, base, folder / "interface", options, "a-token") as service:
         service.correct("tools", list(sentences())[:5])
         began = time.monotonic()
         done = subprocess.run(
             [python.replace("/python", "/schemathesis"), "run", f"{service.url}/openapi.json", "--checks", "all", "--mode", "all",
              "--phases", "examples,coverage,fuzzing", "--max-examples", str(examples), "--seed", "1", "--request-timeout", "30",
-             "--exclude-checks", "unsupported_method,missing_required_header,ignored_auth,positive_data_acceptance"], cwd=folder)
+             "--header", "Authorization: Bearer a-token",
+             # A domain may be unknown (404) and full (429), and names of domains and people are narrower than their types.
+             "--exclude-checks", "positive_data_acceptance"], cwd=folder)
         assert done.returncode == 0, "schemathesis has found something"
         assert service.process.poll() is None, "the service has ended"
         print(f"schemathesis: all is well after {time.monotonic() - began:.0f} s", flush=True)
