@@ -2,6 +2,7 @@
 """Builds the image of the learning service, runs it as the Kubernetes manifest says, kills it and replaces it.
 
     tests/learning/check_image.py [--program FILE] [--base-model FOLDER]
+    tests/learning/check_image.py --manifest        only compares the manifest with the image and the service
     tests/learning/check_image.py --from-source     all stages of the Dockerfile: compiles the library in the image
 
 The program and the small base are those that `cargo test` in examples/learning-service leaves (scripts/test.sh). Checks: the manifest
@@ -140,8 +141,11 @@ def main():
     parser.add_argument("--storage", type=pathlib.Path, default=ROOT / "build/image-test")
     parser.add_argument("--base")
     parser.add_argument("--from-source", action="store_true")
+    parser.add_argument("--manifest", action="store_true")
     options = parser.parse_args()
     check_manifest()
+    if options.manifest:
+        return
     missing = [name for name in image_test.PACKAGES_OF_HOST if shutil.which(name) is None]
     if missing:
         skip(f"there is no {', '.join(missing)} (scripts/install-dependencies.sh --images)")

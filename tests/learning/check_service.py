@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Clicks through the page of the learning service, and compares its HTTP interface with openapi.json.
 
-    tests/learning/check_service.py [--program FILE] [--base FOLDER] [--pictures DIR] [--examples 20]
+    tests/learning/check_service.py [--program FILE] [--base FOLDER] [--pictures DIR] [--examples 4]
     tests/learning/check_service.py --readme docs/learning-service.png
 
 The page, in headless Chromium: ask, correct, set a term, learn, compare, roll back; once by mouse on a wide screen, once by keyboard
@@ -213,7 +213,7 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, default=TARGET / "debug/learning-service")
     parser.add_argument("--base", type=pathlib.Path, default=TARGET / "tmp/base-of-service")
     parser.add_argument("--pictures", type=pathlib.Path)
-    parser.add_argument("--examples", type=int, default=20, help="requests of each kind that schemathesis makes up for an operation")
+    parser.add_argument("--examples", type=int, default=4, help="requests of each kind that schemathesis makes up for an operation")
     parser.add_argument("--readme", type=pathlib.Path, metavar="FILE")
     arguments = parser.parse_args()
     program, base = arguments.program.resolve(), arguments.base.resolve()
