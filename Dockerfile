@@ -4,8 +4,9 @@
 #   docker build --target cli -t translate-train .                                the trainer
 #   translate-train quantize -m RUN -o model                                      an int8 model, in this folder
 #   docker build --target server --build-arg MODEL=model -t translate-server .    a translation server with it
+#   docker build --target learning --build-arg MODEL=base -t learning-service .   a service that learns, on the base in this folder
 #
-# tests/tools/image_test.py builds and runs cli and server. --build-arg CMAKE_OPTIONS=-D... changes how the library is built.
+# tests/tools/image_test.py builds and runs cli and server, tests/learning/check_image.py learning. --build-arg CMAKE_OPTIONS=-D... changes how the library is built.
 #
 # Debian 12, or a mirror of it: --build-arg BASE=registry.example/debian:12-slim
 ARG BASE=debian:12-slim
@@ -21,7 +22,8 @@ COPY apps apps
 COPY capi capi
 COPY cmake cmake
 COPY engine engine
-COPY examples examples
+COPY examples/CMakeLists.txt examples/
+COPY examples/demo examples/demo
 COPY scripts scripts
 COPY bindings/rust/Cargo.lock bindings/rust/
 COPY bindings/go/trafo/go.mod bindings/go/trafo/
@@ -60,3 +62,23 @@ COPY ${MODEL}/model.safetensors ${MODEL}/vocab.spm /model/
 EXPOSE 8080
 USER 65532:65532
 ENTRYPOINT ["translate-server", "-listen", ":8080", "-model", "/model", "-device", "cpu", "-drain", "5s", "-grace", "20s"]
+
+FROM build AS learning-build
+RUN scripts/install-dependencies.sh --bindings && rm -rf /var/lib/apt/lists/*
+COPY bindings/rust bindings/rust
+COPY examples/learning-service examples/learning-service
+RUN TRAFO_LIB_DIR=/trafo/build/release cargo build --release --locked --manifest-path examples/learning-service/Cargo.toml && \
+    cp examples/learning-service/target/release/learning-service /
+
+FROM ${BASE} AS learning
+RUN apt-get update && apt-get install -y --no-install-recommends libhwy1 libsentencepiece0 libstdc++6 zlib1g && rm -rf /var/lib/apt/lists/*
+COPY --from=learning-build /learning-service /usr/local/bin/
+# docs/guide/learning-service.md says which files it has.
+ARG MODEL=base
+COPY ${MODEL} /base/
+RUN mkdir /data && chown 65532:65532 /data
+VOLUME /data
+EXPOSE 8080
+USER 65532:65532
+# Clients must send the token of the variable LEARNING_SERVICE_TOKEN.
+ENTRYPOINT ["learning-service", "--address", "0.0.0.0:8080", "--base", "/base", "--data", "/data"]

@@ -20,6 +20,17 @@ static std::unique_ptr<Context> make_context_anywhere(int threads) {
   }
 }
 
+// The share is of host threads, which compute nothing for a GPU.
+static void set_background_share(const Call& call, const std::shared_ptr<Context>& context,
+                                 const char* name, double share) {
+  if (!(share >= BackgroundShare::kLeast && share <= 1.0))
+    call.refuse_argument(name, " must be ", BackgroundShare::kLeast, " to 1, got ", share);
+  if (share < 1.0 && context->device().kind != DeviceKind::cpu)
+    throw ArgumentError(ErrorCode::unsupported, call.function(), name,
+                        " below 1 is for contexts on the CPU");
+  lock_of(context).background_share().set(share);
+}
+
 trafo_error* trafo_context_new(const trafo_context_options* options, trafo_context** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
@@ -44,7 +55,9 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
     context->set_fused_kernels(fused);
     context->set_graphs(graphs);
     ContextOwner owner;  // allocates, so it is created while the context still has an owner
-    *out = new_handle<trafo_context>(std::shared_ptr<Context>(context.release(), std::move(owner)));
+    std::shared_ptr<Context> shared(context.release(), std::move(owner));
+    set_background_share(call, shared, "background_share", o.background_share);
+    *out = new_handle<trafo_context>(std::move(shared));
   });
 }
 
@@ -66,6 +79,13 @@ trafo_error* trafo_context_get_device(const trafo_context* context, int32_t* out
 trafo_error* trafo_context_set_threads(trafo_context* context, int32_t threads) {
   return api(__func__,
              [&](const Call& call) { call.context(context).backend().set_threads(threads); });
+}
+
+trafo_error* trafo_context_set_background_share(trafo_context* context, double share) {
+  return api(__func__, [&](const Call& call) {
+    call.context(context);
+    set_background_share(call, call.owner(), "share", share);
+  });
 }
 
 trafo_error* trafo_context_memory_stats(trafo_context* context, trafo_memory_stats* out) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/call_priority.h"
 #include "engine/core/float_environment.h"
 #include "engine/runtime/context.h"
 
@@ -109,6 +110,9 @@ class ContextLock {
     const std::lock_guard lock(mutex_);
     return depth_ > 0 && !is_elsewhere();
   }
+  // Read and set while the lock is held.
+  BackgroundShare& background_share() { return background_share_; }
+
   // Destroys an object that uses the context, under the lock. If another thread holds it, that
   // thread's end() destroys the object.
   void destroy(void* object, void (*deleter)(void*)) {
@@ -146,6 +150,7 @@ class ContextLock {
   std::thread::id owner_;
   int depth_ = 0, calls_back_ = 0;
   bool closed_ = false;
+  BackgroundShare background_share_;
   std::vector<std::pair<void*, void (*)(void*)>> left_;
 };
 

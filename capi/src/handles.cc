@@ -19,6 +19,7 @@ trafo_error* out_of_memory_handle() {
 }  // namespace
 
 Call::~Call() {
+  priority_.reset();
   if (holds_) lock_of(holds_).end();
   for (size_t i = 0; i < in_use_count_; ++i) end_use(in_use_[i]);
   for (const void* handle : more_in_use_) end_use(handle);
@@ -46,6 +47,7 @@ void Call::use(const std::shared_ptr<Context>& context, CallsBack calls_back) co
                           : "the context is at work on another thread, in a call that may call "
                             "back; wait for its end, or use a context of your own");
   holds_ = context;
+  priority_.emplace(lock.background_share());
 }
 
 CancelArgument::CancelArgument(const Call& call, const trafo_cancel* cancel, Tells tells) {

@@ -27,6 +27,7 @@
 #include "capi/src/generated/defaults.h"
 #include "capi/src/handle_table.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/call_priority.h"
 #include "engine/core/cancel.h"
 #include "engine/core/float_environment.h"
 #include "engine/core/progress.h"
@@ -224,6 +225,7 @@ class Call {
   mutable size_t in_use_count_ = 0;
   mutable std::vector<const void*> more_in_use_;
   mutable std::shared_ptr<Context> holds_;
+  mutable std::optional<CallPriority> priority_;
 };
 
 // Creates an object and adds it to the handle table.

@@ -220,6 +220,12 @@ static void test_tensors(trafo_context* context) {
   OK(trafo_context_trim_memory(context));
   OK(trafo_context_set_threads(context, 3));
   FAILS(trafo_context_set_threads(context, 0), TRAFO_INVALID_ARGUMENT, "1 to 256");
+  OK(trafo_context_set_background_share(context, 0.001));
+  OK(trafo_context_set_background_share(context, 1));
+  const double wrong[] = {0, -1, 1.5, NAN, INFINITY};
+  for (int i = 0; i < 5; ++i)
+    FAILS(trafo_context_set_background_share(context, wrong[i]), TRAFO_INVALID_ARGUMENT,
+          "0.001 to 1");
 }
 
 static void test_profiles(trafo_context* context) {

@@ -151,22 +151,37 @@ def make_model(folder, build):
     return folder / "model", (folder / "v.src").read_text(encoding="utf-8").splitlines()
 
 
-def build_images(engine, options, folder, model):
-    """From a copy of what git has, with the model in it, as a build context of docker has them."""
-    context = folder / "context"
+def copy_tracked(context):
+    """A build context: a copy of what git has."""
     listed = output_of(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]).split("\0")
     for name in filter(None, listed):
         source, target = ROOT / name, context / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_symlink() or source.is_file():
             shutil.copy2(source, target, follow_symlinks=False)
+
+
+def build_arguments():
+    return ["--isolation", "chroot", "--network", "host", "--pull-never", "--layers", "--build-arg", f"BASE={BASE}"]
+
+
+def cache_arguments():
+    """This host's compiler cache. The options and the language are those of scripts/test.sh: others compile all again."""
+    cache = output_of(["ccache", "--get-config", "cache_dir"]) if shutil.which("ccache") else ""
+    if not os.path.isdir(cache):
+        return []
+    return ["--volume", f"{cache}:/var/cache/ccache", "--build-arg", "CMAKE_OPTIONS=-DTRAFO_WERROR=ON",
+            "--build-arg", f"LANG={os.environ.get('LANG', '')}"]
+
+
+def build_images(engine, options, folder, model):
+    """From a copy of what git has, with the model in it, as a build context of docker has them."""
+    context = folder / "context"
+    copy_tracked(context)
     shutil.copytree(model, context / "model")
-    arguments = ["--isolation", "chroot", "--network", "host", "--pull-never", "--layers", "--build-arg", f"BASE={BASE}"]
+    arguments = build_arguments()
     if options.from_source:
-        cache = output_of(["ccache", "--get-config", "cache_dir"]) if shutil.which("ccache") else ""
-        if os.path.isdir(cache):  # the options and the language are those of scripts/test.sh: others compile all again
-            arguments += ["--volume", f"{cache}:/var/cache/ccache", "--build-arg", "CMAKE_OPTIONS=-DTRAFO_WERROR=ON",
-                          "--build-arg", f"LANG={os.environ.get('LANG', '')}"]
+        arguments += cache_arguments()
     else:
         (folder / "program").mkdir()
         shutil.copy2(folder / "translate-server", folder / "program")
@@ -180,13 +195,13 @@ def build_images(engine, options, folder, model):
     print(f"the base image: {base / 1e6:.1f} MB", flush=True)
 
 
-def manifest_options():
+def manifest_options(path=SERVER / "kubernetes.yaml"):
     """The manifest's limits and rights as options of podman. deployment_test.go compares the rest of the manifest with the image."""
-    manifest = (SERVER / "kubernetes.yaml").read_text(encoding="utf-8")
+    manifest = path.read_text(encoding="utf-8")
     processors, memory = re.search(r'limits: \{cpu: "(\d+)", memory: (\d+)Mi\}', manifest).groups()
     for text in ("readOnlyRootFilesystem: true", "capabilities: {drop: [ALL]}", "allowPrivilegeEscalation: false"):
         if text not in manifest:
-            fail(f"kubernetes.yaml has no {text}")
+            fail(f"{path} has no {text}")
     return ["--memory", memory + "m", "--cpus", processors, "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all",
             "--security-opt", "no-new-privileges"], int(memory)
 
@@ -199,6 +214,24 @@ def get(url):
         return error.code, error.read().decode()
     except OSError as error:
         return 0, str(error)
+
+
+def status_of(pid):
+    return dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+
+
+def check_rights(engine, image, pid, memory):
+    """A container's process has the image's user and what the manifest gives it."""
+    status = status_of(pid)
+    user = output_of(engine.podman("image", "inspect", "--format", "{{.User}}", image)).split(":")[0]
+    expect(user.isdigit() and user != "0" and set(status["Uid"].split()) == {user}, f"the process has the image's user, {user}")
+    expect(int(status["CapEff"], 16) == 0 and int(status["CapBnd"], 16) == 0 and status["NoNewPrivs"] == "1", "it has no capabilities")
+    groups = pathlib.Path(f"/proc/{pid}/cgroup").read_text()
+    found = re.search(r"^\d+:memory:(.*)$", groups, re.M)
+    path = f"/sys/fs/cgroup/memory{found[1]}/memory.limit_in_bytes" if found else f"/sys/fs/cgroup{groups.split('::')[1].strip()}/memory.max"
+    expect(pathlib.Path(path).read_text().strip() == str(memory << 20), f"it may use the manifest's {memory} MiB")
+    mounts = pathlib.Path(f"/proc/{pid}/mountinfo").read_text()
+    expect(re.search(r" / / ro[ ,]", mounts) is not None, "its file system is read-only")
 
 
 class Server:
@@ -223,7 +256,7 @@ class Server:
         self.pid = int(output_of(engine.podman("inspect", "--format", "{{.State.Pid}}", name))) if name else self.process.pid
 
     def status(self):
-        return dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines() if ":\t" in line)
+        return status_of(self.pid)
 
     def megabytes(self, what):
         return int(self.status()[what].split()[0]) * 1024 / 1e6
@@ -271,16 +304,7 @@ def check_container(engine, lines, baseline):
     name = f"trafo-image-test-{os.getpid()}"
     server = Server(engine.container("--name", name, *rights, IMAGES["server"]), name, engine)
     print(f"ready after {server.seconds:.2f} s, with the start of the container", flush=True)
-    status = server.status()
-    user = output_of(engine.podman("image", "inspect", "--format", "{{.User}}", IMAGES["server"])).split(":")[0]
-    expect(user.isdigit() and user != "0" and set(status["Uid"].split()) == {user}, f"the process has the image's user, {user}")
-    expect(int(status["CapEff"], 16) == 0 and int(status["CapBnd"], 16) == 0 and status["NoNewPrivs"] == "1", "it has no capabilities")
-    groups = pathlib.Path(f"/proc/{server.pid}/cgroup").read_text()
-    found = re.search(r"^\d+:memory:(.*)$", groups, re.M)
-    path = f"/sys/fs/cgroup/memory{found[1]}/memory.limit_in_bytes" if found else f"/sys/fs/cgroup{groups.split('::')[1].strip()}/memory.max"
-    expect(pathlib.Path(path).read_text().strip() == str(memory << 20), f"it may use the manifest's {memory} MiB")
-    mounts = pathlib.Path(f"/proc/{server.pid}/mountinfo").read_text()
-    expect(re.search(r" / / ro[ ,]", mounts) is not None, "its file system is read-only")
+    check_rights(engine, IMAGES["server"], server.pid, memory)
     rest = server.megabytes("VmRSS")
     expect(get(server.url + "/healthz")[0] == 200 and get(server.url + "/readyz")[0] == 200, "/healthz and /readyz give 200")
     expect(compare(server, baseline) == 0, "its answers are those of the baseline file")

@@ -81,6 +81,14 @@ func WithGraphs(graphs bool) Option {
 	return func(s *settings) { s.c.graphs = cBool(graphs) }
 }
 
+// WithBackgroundShare puts the context into the background if the share is below 1: while other contexts
+// of the process, whose share is 1, are at work, it computes only this share of the time, 0.001 to 1. It
+// gives way within about a millisecond. For training in a process that serves, on the CPU. Results do not
+// depend on it.
+func WithBackgroundShare(share float64) Option {
+	return func(s *settings) { s.c.background_share = C.double(share) }
+}
+
 const mostThreads = 256
 
 // NewContext opens a device.
@@ -299,6 +307,13 @@ func (c *Context) within(ctx context.Context, origin string, f func(ptr *C.trafo
 func (c *Context) SetThreads(threads int) error {
 	return c.call("Context.SetThreads", func(ptr *C.trafo_context) *C.trafo_error {
 		return C.trafo_context_set_threads(ptr, cInt(threads))
+	})
+}
+
+// SetBackgroundShare sets the share of WithBackgroundShare from the next call on.
+func (c *Context) SetBackgroundShare(share float64) error {
+	return c.call("Context.SetBackgroundShare", func(ptr *C.trafo_context) *C.trafo_error {
+		return C.trafo_context_set_background_share(ptr, C.double(share))
 	})
 }
 

@@ -238,6 +238,16 @@ func TestGoroutinesShareAContext(t *testing.T) {
 	stillWorks(t, c)
 }
 
+func TestBackgroundShare(t *testing.T) {
+	c := newContext(t, trafo.WithBackgroundShare(0.25))
+	stillWorks(t, c)
+	ok(t, c.SetBackgroundShare(1))
+	stillWorks(t, c)
+	wantError(t, c.SetBackgroundShare(0), trafo.ErrInvalidArgument)
+	_, err := trafo.NewContext(trafo.WithBackgroundShare(1.5))
+	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
 func TestReferenceOpsAgree(t *testing.T) {
 	for _, fused := range []bool{true, false} {
 		c := newContext(t, trafo.WithFusedKernels(fused), trafo.WithDevice(trafo.CPU, 0))

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <system_error>
 
+#include "engine/core/call_priority.h"
 #include "engine/core/library_thread.h"
 #include "engine/core/status.h"
 
@@ -62,14 +63,20 @@ void ThreadPool::set_threads(int threads) {
 
 void ThreadPool::parallel_for(int64_t blocks, Fn fn) {
   if (blocks <= 0) return;
+  BackgroundShare* const background = CallPriority::background();
+  const auto after_others = [&](int64_t block) {
+    background->give_way();
+    fn(block);
+  };
+  const Fn run = background ? Fn(after_others) : fn;
   if (blocks == 1 || threads_ == 1 || in_block) {
-    for (int64_t block = 0; block < blocks; ++block) fn(block);
+    for (int64_t block = 0; block < blocks; ++block) run(block);
     return;
   }
   require(blocks <= kMaxBlocks, ErrorCode::invalid_argument, "parallel_for", "at most ", kMaxBlocks,
           " blocks, not ", blocks);
   start_workers(std::min<int64_t>(threads_ - 1, blocks - 1));
-  publish(blocks, fn);
+  publish(blocks, run);
   run_blocks(epoch_of(ticket_.load(std::memory_order_relaxed)));
   wait_until_done();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));

@@ -218,12 +218,20 @@ async fn blocking(
     work: impl FnOnce(&Core) -> Result<Value> + Send + 'static,
 ) -> Result<Value> {
     let core = app.core.clone();
-    let Ok(permit) = app.room.clone().try_acquire_owned() else {
+    within(&app.room, move || work(&core)).await
+}
+
+/// Does work on a thread that may wait, or refuses it if `room` is full.
+async fn within(
+    room: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<Value> + Send + 'static,
+) -> Result<Value> {
+    let Ok(permit) = room.clone().try_acquire_owned() else {
         return Err(Fault::Unavailable("too many requests wait for the database".into()));
     };
     // The permit is the work's: a client that goes away does not end it.
     let done = tokio::task::spawn_blocking(move || {
-        let result = work(&core);
+        let result = work();
         drop(permit);
         result
     });
@@ -292,22 +300,6 @@ impl Drop for Asked {
     }
 }
 
-/// The learner waits while there is one.
-struct Busy<'a>(&'a Core);
-
-impl<'a> Busy<'a> {
-    fn new(core: &'a Core) -> Self {
-        core.busy.fetch_add(1, Ordering::AcqRel);
-        Busy(core)
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 async fn translate(State(app): State<Arc<App>>, request: Request) -> Response {
     let mut asked = Asked { app: app.clone(), began: Instant::now(), status: CLIENT_GONE };
     let response = match translated(&app, request).await {
@@ -335,7 +327,6 @@ async fn translated(app: &App, request: Request) -> Result<Value, Refusal> {
     let domain = asked.domain.as_deref().unwrap_or("default");
     domain_name(domain).map_err(|fault| (400, fault.to_string()))?;
     let search = Search { domain: app.core.models.id(domain), beam };
-    let _busy = Busy::new(&app.core);
     let mut ticket = app.batcher.submit(lines, search).map_err(|why| match why {
         Refused::Closing => (503, "the server is shutting down".to_string()),
         Refused::QueueFull => (503, "the queue is full, try again later".to_string()),
@@ -608,6 +599,42 @@ mod tests {
             assert!(!check("localhost:8080", Some(origin), true), "{origin}");
         }
         assert!(check_sender(&HeaderMap::new(), false).is_err());
+    }
+
+    #[test]
+    fn work_on_the_database_is_refused_while_as_much_as_may_be_is_in_progress() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let room = Arc::new(Semaphore::new(MOST_WORK));
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let ended = Arc::new(std::sync::Mutex::new(ended));
+            let held = (0..MOST_WORK).map(|n| {
+                let (room, ended) = (room.clone(), ended.clone());
+                tokio::spawn(async move {
+                    let wait = move || {
+                        let _ = ended.lock().unwrap().recv();
+                        Ok(json!(n))
+                    };
+                    within(&room, wait).await
+                })
+            });
+            let held: Vec<_> = held.collect();
+            while room.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            let refused = within(&room, || Ok(Value::Null)).await.unwrap_err();
+            assert_eq!(answer(200, Err(refused.clone())).status(), 503);
+            assert!(refused.message().contains("too many requests"), "{refused}");
+            // A client that goes away does not make room: its work goes on.
+            held[0].abort();
+            tokio::task::yield_now().await;
+            assert!(within(&room, || Ok(Value::Null)).await.is_err());
+            drop(end);
+            for (n, task) in held.into_iter().enumerate().skip(1) {
+                assert_eq!(task.await.unwrap(), Ok(json!(n)));
+            }
+            assert_eq!(within(&room, || Ok(json!("again"))).await, Ok(json!("again")));
+        });
     }
 
     #[test]

@@ -22,6 +22,21 @@ use crate::versions::Pair;
 /// Most pairs of the regression set that are measured.
 const MOST_REGRESSION: usize = 400;
 
+/// How a model computes.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine {
+    /// 0 is one for each core.
+    pub threads: usize,
+    /// Share of the time while models with share 1 compute.
+    pub share: f64,
+}
+
+impl Engine {
+    fn options(self) -> ContextOptions {
+        ContextOptions::new().threads(self.threads).background_share(self.share)
+    }
+}
+
 pub struct Base {
     model: PathBuf,
     pub tokenizer: Tokenizer,
@@ -46,13 +61,13 @@ impl Base {
     }
 
     /// A model to add an adapter to.
-    pub fn load(&self, threads: usize) -> Result<Model> {
-        Ok(Model::load_on(&ContextOptions::new().threads(threads), &self.model)?)
+    pub fn load(&self, engine: Engine) -> Result<Model> {
+        Ok(Model::load_on(&engine.options(), &self.model)?)
     }
 
     /// A model to translate with, by the adapter in a directory if there is one.
-    pub fn load_to_serve(&self, adapter: Option<&Path>, threads: usize) -> Result<Model> {
-        let mut model = self.load(threads)?;
+    pub fn load_to_serve(&self, adapter: Option<&Path>, engine: Engine) -> Result<Model> {
+        let mut model = self.load(engine)?;
         if let Some(directory) = adapter {
             model.load_adapter(directory)?;
             model.merge_adapter()?;

@@ -1,6 +1,6 @@
 //! What requests and the learner share.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -42,8 +42,6 @@ pub struct Core {
     switching: Mutex<()>,
     status: Mutex<Status>,
     woken: Condvar,
-    /// Requests that are being translated or wait for it.
-    pub busy: AtomicUsize,
     closing: AtomicBool,
     /// Set when corrections were deleted: a round that has learned from them ends.
     abandoned: AtomicBool,
@@ -72,7 +70,6 @@ impl Core {
             switching: Mutex::new(()),
             status: Mutex::default(),
             woken: Condvar::new(),
-            busy: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             cancel: CancelToken::new(),

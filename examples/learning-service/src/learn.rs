@@ -1,8 +1,8 @@
 //! The learner: a thread that trains, measures and switches, within its share of the time.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,6 @@ use crate::versions::{Chosen, Outcome, Point, Round};
 
 /// Translations of held-out corrections that a version shows, before and after.
 const EXAMPLES: usize = 12;
-/// Longest wait for requests between two updates, so that a busy service learns as well.
-const PATIENCE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 /// Failures after which a round begins anew without its checkpoints, and after as many more ends.
@@ -29,31 +27,34 @@ const LAST_RETRY: Duration = Duration::from_secs(300);
 
 /// Starts the thread. It ends after [`Core::close`].
 pub fn start(core: Arc<Core>) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        // Also the first time: a process that was killed may have left something.
-        let (mut retry, mut untidy) = (FIRST_RETRY, true);
-        let mut failures = Failures::default();
-        while !core.is_closing() {
-            untidy |= core.begin_round();
-            let tidied = if untidy { core.tidy() } else { Ok(()) };
-            untidy = tidied.is_err();
-            let done = tidied.and_then(|()| one_round(&core, &mut failures));
-            untidy |= matches!(done, Ok(true));
-            if done.is_ok() {
-                core.set_fault(None);
-            }
-            match done {
-                Ok(true) => retry = FIRST_RETRY,
-                Ok(false) => core.sleep(Duration::from_secs(3600)),
-                Err(fault) => {
-                    core.set_fault(Some(fault.to_string()));
-                    core.sleep(retry);
-                    retry = (2 * retry).min(LAST_RETRY);
-                }
-            }
-            core.set_progress(None);
+    let thread = std::thread::Builder::new().name("learner".into());
+    thread.spawn(move || work(&core)).expect("a thread can be started")
+}
+
+fn work(core: &Core) {
+    // Also the first time: a process that was killed may have left something.
+    let (mut retry, mut untidy) = (FIRST_RETRY, true);
+    let mut failures = Failures::default();
+    while !core.is_closing() {
+        untidy |= core.begin_round();
+        let tidied = if untidy { core.tidy() } else { Ok(()) };
+        untidy = tidied.is_err();
+        let done = tidied.and_then(|()| one_round(core, &mut failures));
+        untidy |= matches!(done, Ok(true));
+        if done.is_ok() {
+            core.set_fault(None);
         }
-    })
+        match done {
+            Ok(true) => retry = FIRST_RETRY,
+            Ok(false) => core.sleep(Duration::from_secs(3600)),
+            Err(fault) => {
+                core.set_fault(Some(fault.to_string()));
+                core.sleep(retry);
+                retry = (2 * retry).min(LAST_RETRY);
+            }
+        }
+        core.set_progress(None);
+    }
 }
 
 /// How often a round has failed in a row, for reasons that time alone does not mend.
@@ -65,7 +66,7 @@ struct Failures {
 
 impl Failures {
     /// Decides about a round that has failed. True: it ends. False: it is tried again, once from its beginning.
-    fn note(&mut self, core: &Core, round: &Round, fault: &Fault) -> Result<bool> {
+    fn note(&mut self, data: &Path, round: &Round, fault: &Fault) -> Result<bool> {
         if matches!(fault, Fault::Invalid(_) | Fault::Hopeless(_)) {
             return Ok(true);
         }
@@ -76,7 +77,7 @@ impl Failures {
         self.count = if self.round == this { self.count + 1 } else { 1 };
         self.round = this;
         if self.count == MOST_FAILURES {
-            remove(&work_folder(&core.settings.data, &round.domain, round.version))?;
+            remove(&work_folder(data, &round.domain, round.version))?;
         }
         Ok(self.count >= 2 * MOST_FAILURES)
     }
@@ -90,7 +91,7 @@ fn one_round(core: &Core, failures: &mut Failures) -> Result<bool> {
     };
     match learn(core, &round) {
         Err(fault) if !core.must_end_round() => {
-            if !failures.note(core, &round, &fault)? {
+            if !failures.note(&settings.data, &round, &fault)? {
                 return Err(fault);
             }
             let reason = fault.to_string();
@@ -108,13 +109,16 @@ fn learn(core: &Core, round: &Round) -> Result<()> {
     let adapter = adapter_folder(&settings.data, &round.domain, round.version);
     let work = work_folder(&settings.data, &round.domain, round.version);
     let mut observer = Watch { core, round };
-    if !train(&core.base, round, settings.train_threads, &work, &adapter, &mut observer)? {
+    log(round, "training");
+    if !train(&core.base, round, settings.learner(), &work, &adapter, &mut observer)? {
         return Ok(());
     }
     let hash = hash::of_adapter(&adapter)?;
     let mut ended = false;
     while !ended {
+        log(round, "measuring");
         let Some(judged) = judge(core, round, hash.clone())? else { return Ok(()) };
+        log(round, "switching");
         ended = core.switching(|| end(core, round, judged))?;
     }
     Ok(())
@@ -126,9 +130,12 @@ fn end(core: &Core, round: &Round, judged: Judged) -> Result<bool> {
     if core.store.chosen(round.domain_id)? != before {
         return Ok(false);
     }
-    if core.store.finish(round, &outcome)? && outcome.serve {
-        let served = Served { version: round.version, model };
-        core.models.put(round.domain_id, &round.domain, Some(served));
+    if core.store.finish(round, &outcome)? {
+        if outcome.serve {
+            let served = Served { version: round.version, model };
+            core.models.put(round.domain_id, &round.domain, Some(served));
+        }
+        log(round, if outcome.serve { "served" } else { "refused" });
     }
     Ok(true)
 }
@@ -143,7 +150,7 @@ struct Judged {
 /// Measures the candidate, the current version and the base on the same sentences. None: the round must end.
 fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
     let settings = &core.settings;
-    let (base, threads) = (&core.base, settings.train_threads);
+    let (base, learner) = (&core.base, settings.learner());
     let terms = core.store.terms(round.domain_id)?;
     let sets = Sets::new(&round.held, &round.train, &base.regression, &terms);
     let figures_of = |model: &Model| -> Result<Measured> {
@@ -151,18 +158,18 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
         let mut pause = |took| rest(core, took);
         measure(model, &base.tokenizer, &sets, settings.beam, &core.cancel, &mut pause)
     };
-    let of_base = figures_of(&base.load_to_serve(None, threads)?)?;
+    let of_base = figures_of(&base.load_to_serve(None, learner)?)?;
     let current = current(core, round)?;
     let of_current = match &current {
         None => None,
         Some(chosen) => {
             let folder = adapter_folder(&settings.data, &round.domain, chosen.version);
-            Some(figures_of(&base.load_to_serve(Some(&folder), threads)?)?)
+            Some(figures_of(&base.load_to_serve(Some(&folder), learner)?)?)
         }
     };
     let before = of_current.as_ref().unwrap_or(&of_base);
     let adapter = adapter_folder(&settings.data, &round.domain, round.version);
-    let mut model = base.load_to_serve(Some(&adapter), threads)?;
+    let mut model = base.load_to_serve(Some(&adapter), learner)?;
     let candidate = figures_of(&model)?;
     if core.must_end_round() {
         return Ok(None);
@@ -178,6 +185,7 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = settings.serve_threads;
     model.set_threads(if threads > 0 { threads } else { cores() })?;
+    model.set_background_share(1.0)?;
     let serve = why.is_none();
     let reason = why.unwrap_or_else(|| "it is better".to_string());
     let outcome = Outcome { serve, hash: Some(hash), figures, reason };
@@ -213,6 +221,10 @@ fn examples(round: &Round, before: &Measured, after: &Measured) -> Vec<Value> {
         .collect()
 }
 
+fn log(round: &Round, phase: &str) {
+    eprintln!("learning-service: {} {}: {phase}", round.domain, round.version);
+}
+
 fn progress(round: &Round, phase: &'static str, update: i64) -> Progress {
     let Round { domain, version, .. } = round;
     Progress {
@@ -224,20 +236,14 @@ fn progress(round: &Round, phase: &'static str, update: i64) -> Progress {
     }
 }
 
-/// Leaves the rest of the time to requests: `took` was this thread's share. Then it waits while requests are translated,
-/// but not for long.
+/// Leaves the rest of the time to other programs: `took` was the learner's share.
 fn rest(core: &Core, took: Duration) {
     let share = core.settings.train_share;
     let pause = took.mul_f64((1.0 - share) / share).min(LONGEST_PAUSE);
     let began = Instant::now();
-    let must_wait = || {
-        let waited = began.elapsed();
-        let busy = core.busy.load(Ordering::Acquire) > 0;
-        waited < pause || (busy && waited < pause + PATIENCE)
-    };
-    while must_wait() && !core.must_end_round() {
+    while began.elapsed() < pause && !core.must_end_round() {
         let left = pause.saturating_sub(began.elapsed());
-        std::thread::sleep(left.clamp(Duration::from_millis(1), Duration::from_millis(50)));
+        std::thread::sleep(left.min(Duration::from_millis(50)));
     }
 }
 
@@ -255,7 +261,74 @@ impl Observer for Watch<'_> {
         }
         ControlFlow::Continue(())
     }
+    fn writing(&mut self) {
+        log(self.round, "writing");
+    }
     fn validated(&mut self, point: Point) -> Result<()> {
         self.core.store.add_point(self.round, point)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Learning;
+
+    fn round(version: i64) -> Round {
+        let learning = Learning::default();
+        let domain = "rail".to_string();
+        Round { domain_id: 1, domain, version, seed: 1, learning, train: vec![], held: vec![] }
+    }
+
+    /// A folder with the checkpoints of a round.
+    struct Data(std::path::PathBuf);
+
+    impl Data {
+        fn new() -> Self {
+            let data = std::env::temp_dir().join(format!("learning-unit-{}", std::process::id()));
+            let data = Data(data);
+            data.add_checkpoints();
+            data
+        }
+        fn add_checkpoints(&self) {
+            std::fs::create_dir_all(work_folder(&self.0, "rail", 7)).unwrap();
+        }
+        fn has_checkpoints(&self) -> bool {
+            work_folder(&self.0, "rail", 7).exists()
+        }
+    }
+
+    impl Drop for Data {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_round_that_fails_again_and_again_begins_anew_and_then_ends() {
+        let data = Data::new();
+        let mut failures = Failures::default();
+        let internal = Fault::Internal("a checkpoint".into());
+        let mut note = |round: &Round, fault: &Fault| failures.note(&data.0, round, fault).unwrap();
+        // What time mends does not count.
+        for _ in 0..20 {
+            assert!(!note(&round(7), &Fault::Unavailable("no space".into())));
+        }
+        for _ in 1..MOST_FAILURES {
+            assert!(!note(&round(7), &internal));
+            assert!(data.has_checkpoints());
+        }
+        assert!(!note(&round(7), &internal));
+        assert!(!data.has_checkpoints(), "it begins anew");
+        data.add_checkpoints();
+        for _ in 1..MOST_FAILURES {
+            assert!(!note(&round(7), &internal));
+            assert!(data.has_checkpoints(), "once only");
+        }
+        assert!(note(&round(7), &internal), "it ends");
+        // Another round counts from the beginning, and what would fail in the same way again ends at once.
+        assert!(!note(&round(8), &internal));
+        assert!(note(&round(8), &Fault::Hopeless("not finite".into())));
+        assert!(note(&round(9), &Fault::Invalid("no such option".into())));
     }
 }

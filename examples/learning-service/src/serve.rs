@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use trafo::{Model, TranslateOptions};
 
-use crate::base::Base;
+use crate::base::{Base, Engine};
 use crate::fault::{Fault, Result};
 use crate::hash;
 use crate::serving::batcher::Translator;
@@ -38,16 +38,17 @@ pub struct Served {
 
 /// Which model serves a domain. A batch keeps the model that it began with, so that a switch fails no request.
 pub struct Models {
-    threads: usize,
+    engine: Engine,
     base: Arc<Served>,
     domains: Mutex<HashMap<i64, (String, Arc<Served>)>>,
 }
 
 impl Models {
     pub fn new(base: &Base, threads: usize) -> Result<Self> {
-        let model = base.load_to_serve(None, threads)?;
+        let engine = Engine { threads, share: 1.0 };
+        let model = base.load_to_serve(None, engine)?;
         let base = Arc::new(Served { version: 0, model });
-        Ok(Models { threads, base, domains: Mutex::default() })
+        Ok(Models { engine, base, domains: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, (String, Arc<Served>)>> {
@@ -75,7 +76,7 @@ impl Models {
         let Some(chosen) = chosen else { return Ok(None) };
         let adapter = adapter_folder(data, &domain.name, chosen.version);
         check_adapter(&adapter, &chosen.hash)?;
-        let model = base.load_to_serve(Some(&adapter), self.threads).map_err(|fault| {
+        let model = base.load_to_serve(Some(&adapter), self.engine).map_err(|fault| {
             let (version, name) = (chosen.version, &domain.name);
             Fault::Unavailable(format!("version {version} of {name} cannot be loaded: {fault}"))
         })?;

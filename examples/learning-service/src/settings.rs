@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::Engine;
 use crate::fault::{Fault, Result};
 
 /// Settings that decide the bytes of an adapter, beside the corrections and the base.
@@ -80,6 +81,8 @@ pub struct Settings {
     pub train_threads: usize,
     /// Share of the time in which training computes, above 0 and at most 1.
     pub train_share: f64,
+    /// The same while requests are translated, 0.001 to 1.
+    pub busy_share: f64,
     /// Sentences that may wait to be translated.
     pub queue: usize,
     /// Largest body of a request in bytes.
@@ -107,7 +110,8 @@ impl Default for Settings {
             beam: 4,
             serve_threads: 0,
             train_threads: 1,
-            train_share: 0.5,
+            train_share: 1.0,
+            busy_share: 0.1,
             queue: 1024,
             most_body: 1 << 20,
             time_limit: 30.0,
@@ -128,7 +132,8 @@ pub const USAGE: &str = "usage: learning-service [--NAME VALUE]...
   --beam N               (4)
   --serve-threads N      threads that translate, 0: one for each core (0)
   --train-threads N      threads that train (1)
-  --train-share X        share of the time in which training computes (0.5)
+  --train-share X        share of the time in which training computes (1)
+  --busy-share X         the same while requests are translated (0.1)
   --queue N              sentences that may wait (1024)
   --most-body BYTES      (1048576)
   --time-limit SECONDS   until a request is given up (30)
@@ -170,6 +175,7 @@ impl Settings {
             "--serve-threads" => self.serve_threads = number(name, value)?,
             "--train-threads" => self.train_threads = number(name, value)?,
             "--train-share" => self.train_share = number(name, value)?,
+            "--busy-share" => self.busy_share = number(name, value)?,
             "--queue" => self.queue = number(name, value)?,
             "--most-body" => self.most_body = number(name, value)?,
             "--time-limit" => self.time_limit = number(name, value)?,
@@ -217,6 +223,9 @@ impl Settings {
         if !(self.train_share > 0.0 && self.train_share <= 1.0) {
             return Err(Fault::Invalid("--train-share must be above 0 and at most 1".into()));
         }
+        if !(self.busy_share >= 0.001 && self.busy_share <= 1.0) {
+            return Err(Fault::Invalid("--busy-share must be 0.001 to 1".into()));
+        }
         if !(learning.share > 0.0 && learning.share < 1.0) {
             return Err(Fault::Invalid("--share must be above 0 and below 1".into()));
         }
@@ -224,6 +233,11 @@ impl Settings {
             return Err(Fault::Invalid("--time-limit must be above 0 and at most 86400".into()));
         }
         Ok(())
+    }
+
+    /// How training and measuring compute.
+    pub fn learner(&self) -> Engine {
+        Engine { threads: self.train_threads, share: self.busy_share }
     }
 
     pub fn base_folder(&self) -> PathBuf {

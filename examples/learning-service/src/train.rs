@@ -9,7 +9,7 @@ use trafo::{
     AdapterOptions, Corpus, EventKind, Metric, Model, Period, Schedule, Trainer, TrainerOptions,
 };
 
-use crate::base::Base;
+use crate::base::{Base, Engine};
 use crate::fault::{Result, io};
 use crate::hash;
 use crate::serve::remove;
@@ -19,6 +19,8 @@ use crate::versions::{Pair, Point, Round};
 pub trait Observer {
     /// After an update, which took so long since the last call. `Break` ends the training, which a later call resumes.
     fn updated(&mut self, update: i64, took: std::time::Duration) -> ControlFlow<()>;
+    /// Training has ended; its adapter is written next.
+    fn writing(&mut self);
     /// After a validation, before the checkpoint of its update is written.
     fn validated(&mut self, point: Point) -> Result<()>;
 }
@@ -28,13 +30,13 @@ pub trait Observer {
 pub fn train(
     base: &Base,
     round: &Round,
-    threads: usize,
+    engine: Engine,
     work: &Path,
     adapter: &Path,
     observer: &mut dyn Observer,
 ) -> Result<bool> {
     fs::create_dir_all(work).map_err(io(work))?;
-    let mut model = base.load(threads)?;
+    let mut model = base.load(engine)?;
     let options = AdapterOptions::new(round.learning.rank).seed(round.seed);
     model.add_adapter(&options)?;
     let parts = weighted(base, round)?;
@@ -69,6 +71,7 @@ pub fn train(
     if !stop.is_finished() {
         return Ok(false);
     }
+    observer.writing();
     save(&trainer.into_best_model()?, adapter)?;
     Ok(true)
 }

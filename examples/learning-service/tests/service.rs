@@ -1,9 +1,8 @@
-//! The service as a process: the story, kills, damage, deletion, limits.
+//! The service as a process: the story, damage, deletion, rollback, limits.
 
 mod common;
 
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -84,111 +83,6 @@ fn a_domain_is_learned_served_and_rolled_back() {
     let (status, answer) =
         service.call("POST", "/rollback", &json!({ "domain": "tools", "version": 2 }));
     assert_eq!(status, 404, "{answer}");
-}
-
-/// The part of the versions that every run of the same history has.
-fn history(service: &Instance) -> Vec<Value> {
-    let mut versions = service.wait_for_versions("tools", 2);
-    for version in &mut versions {
-        let version = version.as_object_mut().unwrap();
-        version.remove("began");
-        version.remove("ended");
-        for which in ["candidate", "before", "base"] {
-            version["figures"][which].as_object_mut().unwrap().remove("milliseconds");
-        }
-    }
-    versions
-}
-
-fn adapters(data: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files = Vec::new();
-    for version in ["1", "2"] {
-        let folder = data.join("adapters/tools").join(version);
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(data).unwrap().display().to_string();
-            files.push((name, fs::read(path).unwrap()));
-        }
-    }
-    files.sort();
-    files
-}
-
-/// Pauses make the story long enough for several kills on a fast machine, too.
-const SLOW: [&str; 6] = ["--batch", "1000", "--updates", "120", "--train-share", "0.4"];
-const STAGES: [usize; 2] = [20, 40];
-
-/// Goes on with the story from wherever it is, until the time is over or two versions have ended. Whether they have.
-fn go_on(service: &Instance, pairs: &[Pair], acknowledged: &AtomicUsize, end: Instant) -> bool {
-    let alive = || Instant::now() < end;
-    let ended = |answer: &Value| {
-        let versions = answer["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let ended = versions.iter().filter(|version| version["state"] != "learning").count();
-        (versions.len(), ended)
-    };
-    for (stage, most) in STAGES.into_iter().enumerate() {
-        for (source, right) in &pairs[acknowledged.load(Ordering::Acquire).min(most)..most] {
-            if !alive() {
-                return false;
-            }
-            let body = correction("tools", "Anna", source, right).to_string();
-            let Some((status, _)) = service.send("POST", "/corrections", "", &body) else {
-                return false;
-            };
-            assert!(status == 200 || status == 201);
-            acknowledged.fetch_add(1, Ordering::AcqRel);
-        }
-        let mut asked = false;
-        loop {
-            let list = service.send("GET", "/versions?domain=tools", "", "");
-            let Some((200, list)) = list else { return false };
-            let (begun, ended) = ended(&list);
-            if ended > stage {
-                break;
-            }
-            if begun <= stage && !asked {
-                // Refused if the round has begun meanwhile.
-                service.send("POST", "/learn", "", r#"{"domain": "tools"}"#);
-                asked = true;
-            }
-            if !alive() {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-    true
-}
-
-#[test]
-fn kills_change_no_byte() {
-    let pairs = sentences(&TOOLS);
-    let whole = TestFolder::new();
-    let service = Instance::start(whole.path(), &SLOW);
-    let never = Instant::now() + Duration::from_secs(600);
-    assert!(go_on(&service, &pairs, &AtomicUsize::new(0), never));
-    let expected = (history(&service), service.get("/people/Anna"));
-    drop(service);
-
-    let killed = TestFolder::new();
-    let acknowledged = AtomicUsize::new(0);
-    let (mut random, mut kills) = (12345u64, 0);
-    let found = loop {
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        // Lives grow, so that the story ends on a slow machine as well.
-        let life = (100 + (random >> 33) % 600) as f64 * 1.1f64.powi(kills);
-        let end = Instant::now() + Duration::from_secs_f64(life / 1e3);
-        let mut service = Instance::start(killed.path(), &SLOW);
-        if go_on(&service, &pairs, &acknowledged, end) {
-            break (history(&service), service.get("/people/Anna"));
-        }
-        std::thread::sleep(end.saturating_duration_since(Instant::now()));
-        service.kill();
-        kills += 1;
-    };
-    assert!(kills >= 2, "the story ended after {kills} kills");
-    assert_eq!(found, expected);
-    assert_eq!(adapters(killed.path()), adapters(whole.path()));
 }
 
 #[test]
@@ -277,6 +171,73 @@ fn a_worse_version_is_not_served() {
     );
     assert!(version["reason"].as_str().unwrap().starts_with("it "), "{version}");
     assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 0);
+}
+
+/// The phase of the round in progress.
+fn phase(service: &Instance) -> Option<String> {
+    let domains = service.get("/domains");
+    domains["domains"][0]["learning"]["phase"].as_str().map(String::from)
+}
+
+#[test]
+fn a_version_is_measured_again_after_a_rollback_while_it_was_measured() {
+    let folder = TestFolder::new();
+    // Pauses make measuring long enough to be seen.
+    let options = ["--batch", "1000", "--train-share", "0.3", "--regression-loss", "100"];
+    let service = Instance::start(folder.path(), &options);
+    let pairs = sentences(&TOOLS);
+    for (stage, taught) in pairs.chunks(30).enumerate() {
+        service.correct("tools", "Anna", taught);
+        if stage > 0 {
+            service.post("/rollback", json!({ "domain": "tools", "version": 1 }));
+        }
+        service.post("/learn", json!({ "domain": "tools" }));
+        let mut hit = false;
+        if stage > 0 {
+            while phase(&service).as_deref() != Some("measuring") {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            service.post("/rollback", json!({ "domain": "tools", "version": 0 }));
+            hit = phase(&service).as_deref() == Some("measuring");
+        }
+        let newest = &service.wait_for_versions("tools", stage + 1)[0];
+        assert!(stage > 0 || newest["current"] == true, "{newest}");
+        if hit {
+            // It was compared with the base in the end, which it beats.
+            assert_eq!(newest["figures"]["before_version"], 0, "{newest}");
+            assert_eq!(newest["current"], true, "{newest}");
+            return;
+        }
+    }
+    panic!("no rollback came while a version was measured");
+}
+
+#[test]
+fn a_full_queue_is_a_503() {
+    let folder = TestFolder::new();
+    let service = Instance::start(folder.path(), &["--queue", "1"]);
+    let end = Instant::now() + Duration::from_secs(60);
+    let (refused, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let done =
+                    || refused.load(Ordering::Acquire) > 0 && answered.load(Ordering::Acquire) > 0;
+                while !done() && Instant::now() < end {
+                    let body = json!({ "text": "heute kauft Anna den Hut in rot" });
+                    match service.call("POST", "/translate", &body) {
+                        (200, _) => answered.fetch_add(1, Ordering::AcqRel),
+                        (503, answer) => {
+                            assert!(answer["error"].as_str().unwrap().contains("queue is full"));
+                            refused.fetch_add(1, Ordering::AcqRel)
+                        }
+                        other => panic!("{other:?}"),
+                    };
+                }
+            });
+        }
+    });
+    assert!(refused.into_inner() > 0 && answered.into_inner() > 0);
 }
 
 #[test]

@@ -270,10 +270,12 @@ pub struct trafo_context_options {
     pub graphs: i32,
     #[doc = " 0"]
     pub reserved: i32,
+    #[doc = " Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they\n compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1."]
+    pub background_share: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_context_options"][::core::mem::size_of::<trafo_context_options>() - 32usize];
+    ["Size of trafo_context_options"][::core::mem::size_of::<trafo_context_options>() - 40usize];
     ["Alignment of trafo_context_options"]
         [::core::mem::align_of::<trafo_context_options>() - 8usize];
     ["Offset of field: trafo_context_options::struct_size"]
@@ -290,6 +292,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_context_options, graphs) - 24usize];
     ["Offset of field: trafo_context_options::reserved"]
         [::core::mem::offset_of!(trafo_context_options, reserved) - 28usize];
+    ["Offset of field: trafo_context_options::background_share"]
+        [::core::mem::offset_of!(trafo_context_options, background_share) - 32usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -325,6 +329,14 @@ unsafe extern "C" {
     #[doc = " Host threads that compute, 1 to 256. since 0.1"]
     pub fn trafo_context_set_threads(context: *mut trafo_context, threads: i32)
     -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The option background_share of trafo_context_options, from the next call on: 0.001 to 1. UNSUPPORTED: a share below 1 on CUDA.\n since 0.1"]
+    pub fn trafo_context_set_background_share(
+        context: *mut trafo_context,
+        share: f64,
+    ) -> *mut trafo_error;
 }
 #[doc = " Description of a device."]
 #[repr(C)]

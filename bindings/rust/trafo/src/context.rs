@@ -23,7 +23,7 @@ use crate::tensor::{Element, Tensor};
 /// # }
 /// ```
 #[must_use]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[cfg_attr(
     feature = "serde",
@@ -39,12 +39,20 @@ pub struct ContextOptions {
     pub fused_kernels: bool,
     /// Whether training steps on CUDA are replayed as graphs.
     pub graphs: bool,
+    /// Below 1, the engine works in the background; see [`background_share`](Self::background_share()).
+    pub background_share: f64,
 }
 
 impl ContextOptions {
     /// The CPU, one thread for each core, fused kernels.
     pub fn new() -> Self {
-        ContextOptions { device: Device::Cpu, threads: 0, fused_kernels: true, graphs: true }
+        ContextOptions {
+            device: Device::Cpu,
+            threads: 0,
+            fused_kernels: true,
+            graphs: true,
+            background_share: 1.0,
+        }
     }
     /// The device that computes.
     pub fn device(mut self, device: Device) -> Self {
@@ -67,6 +75,13 @@ impl ContextOptions {
         self.graphs = graphs;
         self
     }
+    /// Below 1, the engine works in the background: while other engines of the process, whose share is 1, are at work,
+    /// it computes only this share of the time, 0.001 to 1. It gives way within about a millisecond. For training in
+    /// a process that serves. On the CPU only. Never changes results.
+    pub fn background_share(mut self, share: f64) -> Self {
+        self.background_share = share;
+        self
+    }
 
     pub(crate) fn make(&self) -> Result<RawContext> {
         check_abi()?;
@@ -75,6 +90,7 @@ impl ContextOptions {
         options.threads = to_i32(self.threads);
         options.fused_kernels = self.fused_kernels.into();
         options.graphs = self.graphs.into();
+        options.background_share = self.background_share;
         // SAFETY: options and out are valid during the call.
         RawContext::make(|out| unsafe { sys::trafo_context_new(&options, out) })
     }
@@ -165,6 +181,11 @@ impl Context {
     pub fn set_threads(&self, threads: usize) -> Result<()> {
         // SAFETY: the handle is live.
         check(unsafe { sys::trafo_context_set_threads(self.as_ptr(), to_i32(threads)) })
+    }
+    /// Sets [`background_share`](ContextOptions::background_share()), 0.001 to 1, from the next call on.
+    pub fn set_background_share(&self, share: f64) -> Result<()> {
+        // SAFETY: the handle is live.
+        check(unsafe { sys::trafo_context_set_background_share(self.as_ptr(), share) })
     }
     /// Memory in use.
     pub fn memory_stats(&self) -> Result<MemoryStats> {

@@ -501,6 +501,12 @@ impl Model {
         // SAFETY: the handle is live.
         check(unsafe { sys::trafo_context_set_threads(self.context.as_ptr(), to_i32(threads)) })
     }
+    /// Sets the [`background_share`](crate::ContextOptions::background_share()) of the model's engine, 0.001 to 1, from
+    /// the next call on.
+    pub fn set_background_share(&mut self, share: f64) -> Result<()> {
+        // SAFETY: the handle is live.
+        check(unsafe { sys::trafo_context_set_background_share(self.context.as_ptr(), share) })
+    }
     /// Memory of the model's engine.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
         memory_stats(&self.context)

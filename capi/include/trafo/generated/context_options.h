@@ -10,6 +10,9 @@ typedef struct trafo_context_options {
   int32_t fused_kernels; /* 1: ops run fused kernels; otherwise every op runs its unfused reference. Default 1. */
   int32_t graphs; /* 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1. */
   int32_t reserved; /* 0 */
+  /* Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they
+   * compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1. */
+  double background_share;
 } trafo_context_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

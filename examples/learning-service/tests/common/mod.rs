@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use learning_service::base::{Recipe, train};
@@ -20,7 +21,8 @@ impl TestFolder {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("learning-{}-{number}", std::process::id()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("learning-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         TestFolder(path)
     }
@@ -75,12 +77,14 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A base that knows the furniture, trained once for all tests.
+/// A base that knows the furniture, trained once for all tests of a program. It stays in cargo's folder for tests until
+/// the next run replaces it: no test is the last one.
 pub fn base() -> &'static Path {
-    static BASE: OnceLock<(TestFolder, PathBuf)> = OnceLock::new();
-    let (_, path) = BASE.get_or_init(|| {
-        let folder = TestFolder::new();
-        let path = folder.path().join("base");
+    static BASE: OnceLock<PathBuf> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let name = concat!("base-of-", env!("CARGO_CRATE_NAME"));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_dir_all(&path);
         let pairs = sentences(&THINGS);
         let (regression, learned) = pairs.split_at(40);
         let recipe = Recipe {
@@ -94,15 +98,31 @@ pub fn base() -> &'static Path {
             replay: 200,
         };
         train(&path, learned, regression, &recipe, |_| {}).unwrap();
-        (folder, path)
-    });
-    path
+        path
+    })
+}
+
+/// Process of a service, which several threads may kill.
+#[derive(Clone)]
+pub struct Process(Arc<Mutex<Child>>);
+
+impl Process {
+    pub fn kill(&self) {
+        let mut child = self.0.lock().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    pub fn id(&self) -> u32 {
+        self.0.lock().unwrap().id()
+    }
 }
 
 /// A running service.
 pub struct Instance {
-    child: Child,
+    pub process: Process,
     pub address: String,
+    /// Reads what the service says, if a test listens.
+    listener: Option<JoinHandle<()>>,
 }
 
 fn command_on(base: &Path, data: &Path, options: &[&str]) -> Command {
@@ -113,7 +133,8 @@ fn command_on(base: &Path, data: &Path, options: &[&str]) -> Command {
     command
 }
 
-fn command(data: &Path, options: &[&str]) -> Command {
+/// The service on the small base.
+pub fn command(data: &Path, options: &[&str]) -> Command {
     let mut command = command_on(base(), data, &["--beam", "1", "--serve-threads", "1"]);
     command.args(["--train-share", "1", "--updates", "300", "--every", "20", "--patience", "4"]);
     command
@@ -146,13 +167,30 @@ impl Instance {
     pub fn start_on(base: &Path, data: &Path, options: &[&str]) -> Self {
         Self::spawn(command_on(base, data, options))
     }
-    fn spawn(mut command: Command) -> Self {
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let address = Self::wait_for_address(&mut child);
+        Instance { process: Process(Arc::new(Mutex::new(child))), address, listener: None }
+    }
+    /// `hear` gets the lines that the service writes to standard error.
+    pub fn spawn_with(
+        mut command: Command,
+        mut hear: impl FnMut(&Process, &str) + Send + 'static,
+    ) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = Self::wait_for_address(&mut child);
+        let process = Process(Arc::new(Mutex::new(child)));
+        let told = process.clone();
+        let listener =
+            std::thread::spawn(move || lines.map_while(Result::ok).for_each(|l| hear(&told, &l)));
+        Instance { process, address, listener: Some(listener) }
+    }
+    fn wait_for_address(child: &mut Child) -> String {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().rsplit('/').next().unwrap().to_string();
         assert!(line.starts_with("learning-service: http://"), "{line:?}");
-        Instance { child, address }
+        line.trim().rsplit('/').next().unwrap().to_string()
     }
     /// Status, and the answer as JSON or as text.
     pub fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -211,9 +249,18 @@ impl Instance {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+    /// Sends a signal, such as `STOP`.
+    pub fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(status.unwrap().success(), "kill -s {name}");
+    }
+    /// Returns after the last line that the service has written was heard.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.kill();
+        if let Some(listener) = self.listener.take() {
+            listener.join().unwrap();
+        }
     }
 }
 
