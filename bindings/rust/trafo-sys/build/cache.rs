@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use crate::{DEPENDENCIES, Sources, fail, progress, requirements};
 
@@ -82,8 +83,17 @@ pub fn fill(folder: &Path, build: impl FnOnce(&Path) -> PathBuf) {
         progress::tell(&format!("the engine of {}", folder.display()));
         return;
     }
+    // Older than this build: otherwise cargo, which is told to watch libtrafo.a, would run the build script once more.
+    let time = SystemTime::now() - Duration::from_secs(60);
     let built = build(&work);
     for name in KEPT {
+        let dated = File::options()
+            .append(true)
+            .open(built.join(name))
+            .and_then(|file| file.set_modified(time));
+        if let Err(error) = dated {
+            fail(&format!("{}: {error}", built.join(name).display()));
+        }
         if let Err(error) = fs::rename(built.join(name), folder.join(name)) {
             fail(&format!(
                 "{} cannot be moved to {}: {error}",
