@@ -24,7 +24,8 @@ pc=$library/trafo.pc
 ! grep -q '^Libs.private:.*sentencepiece' "$pc" ||
   fail "the libtrafo.a of $library needs SentencePiece of the system; build it with -DTRAFO_THIRD_PARTY (scripts/third-party.sh)"
 version=v$(sed -n 's/^project(trafo VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
-grep -qx "require github.com/trafo-engine/trafo-go-lib/linux-amd64 $version" bindings/go/trafo/go.mod || fail "go.mod of the package requires another version than $version"
+grep -qx "require github.com/trafo-engine/trafo-go-lib/linux-amd64 $version" bindings/go/trafo/go.mod ||
+  fail "go.mod of the package requires another version than $version"
 
 rm -rf "$output"
 tree=$output/trafo-go-lib/linux-amd64

@@ -42,9 +42,17 @@ done
 [[ -z $(find "$sys" "$registry"/trafo-engine-* -type l) ]] || fail "a package has links in it"
 [[ $form != --list ]] || exit 0
 
-# The build is configured with nothing but the package.
-env PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH= cmake -S "$sys/vendor" -B "$folder/configured" -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF \
-  -DTRAFO_BUILD_BENCH=OFF -DTRAFO_MPI=OFF >/dev/null
+# The build is configured with nothing but the package, and with nothing but the source archive.
+configured() {
+  env PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH= cmake -S "$1" -B "$folder/configured/$2" -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF \
+    -DTRAFO_BUILD_BENCH=OFF -DTRAFO_MPI=OFF >/dev/null
+}
+configured "$sys/vendor" package
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  ../../scripts/source-archive.sh "$folder"
+  tar xzf "$folder"/trafo-*.tar.gz -C "$folder"
+  configured "$(find "$folder" -maxdepth 1 -type d -name 'trafo-[0-9]*')" archive
+fi
 library=
 [[ $form == long ]] || library=$(../../tests/tools/bundled_library.sh ${TRAFO_LIB_DIR:+"$TRAFO_LIB_DIR"})
 
