@@ -17,8 +17,13 @@ fail() { echo "third-party: $*" >&2; exit 1; }
 table=$PWD/scripts/third-party.txt
 files=$(realpath -m "${TRAFO_THIRD_PARTY_FILES:-build/third-party-files}")
 
-made_by=$(sha256sum "$table" "$script" | sha256sum | cut -d ' ' -f 1)
+# One call at a time fills a folder.
+mkdir -p "$(dirname "$output")"
+exec 9>"$output.lock"
+flock 9
+made_by=$(cat "$table" "$script" | sha256sum | cut -d ' ' -f 1)
 [[ $(cat "$output/complete" 2>/dev/null) != "$made_by" ]] || exit 0
+rm -rf "$output.new"
 [[ ! -e $output || -f $output/complete || -z $(ls -A "$output") ]] || fail "$output has other files than this script's: name another folder"
 command -v dpkg-source >/dev/null || fail "there is no dpkg-source (Debian: apt install dpkg-dev)"
 
@@ -79,6 +84,6 @@ find "$work/out" -type f -exec chmod 644 {} +
 find "$work/out" -type d -exec chmod 755 {} +
 echo "$made_by" >"$work/out/complete"
 rm -rf "$output"
-mkdir -p "$(dirname "$output")"
-cp -a "$work/out" "$output"
+cp -a "$work/out" "$output.new"
+mv "$output.new" "$output"
 echo "third-party: $output"
