@@ -1,5 +1,15 @@
-# Debian 12 packages; scripts/install-dependencies.sh installs them.
+# Libraries that the engine needs: Debian 12's (scripts/install-dependencies.sh installs them), or sources that are built here and linked
+# statically. A source archive and the package trafo-sys have them in third_party/.
+set(third_party "")
+if(EXISTS ${PROJECT_SOURCE_DIR}/third_party/complete)
+  set(third_party ${PROJECT_SOURCE_DIR}/third_party)
+endif()
+set(TRAFO_THIRD_PARTY "${third_party}" CACHE PATH "Folder of scripts/third-party.sh; empty: libraries of the system")
 find_package(Threads REQUIRED)
+if(TRAFO_THIRD_PARTY)
+  include(TrafoThirdParty)
+  return()
+endif()
 find_package(PkgConfig REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(nlohmann_json REQUIRED)

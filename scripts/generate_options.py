@@ -3,11 +3,12 @@
 
 Writes everything that follows from the tables in schema: the engine's structs, the C headers, the ops of C, Rust and Go, the flags of
 translate-train, the Rust builders, the Go structs and pages of docs. All files lie in folders named "generated", except that a Go package
-is one folder: there the name ends in .generated.go. Files that no table asks for any more are removed. --check writes nothing and fails if
-something is stale.
+is one folder: there the name ends in .generated.go, and trafo.h is the C headers in one file. Files that no table asks for any more are
+removed. --check writes nothing and fails if something is stale.
 """
 import difflib
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "options"))
@@ -97,11 +98,29 @@ def targets(schema):
     yield "docs/reference/generated/options.md", docs.page(schema, structs.page(others), results.page(filled))
 
 
+def whole_header(texts):
+    """trafo.h with the headers that it includes in it: a Go package takes no header from another folder."""
+    folder, seen = "capi/include", set()
+
+    def lines_of(name):
+        seen.add(name)
+        text = texts.get(f"{folder}/{name}") or (ROOT / folder / name).read_text()
+        for line in text.splitlines():
+            included = re.fullmatch(r'#include "(.+)"', line)
+            if not included:
+                yield line
+            elif included[1] not in seen:
+                yield from lines_of(included[1])
+
+    return "\n".join(["/* Made of capi/include/trafo.h by scripts/generate_options.py. */", *lines_of("trafo.h"), ""])
+
+
 def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     texts = {path: "".join(line + "\n" for line in lines) for path, lines in targets(Schema())}
+    texts["bindings/go/trafo/trafo.h"] = whole_header(texts)
     stale = 0
     for path, text in texts.items():
         file = ROOT / path

@@ -3,7 +3,8 @@
 
     scripts/sbom.py BUILD_FOLDER VERSION OUTPUT.cdx.json [FILES.txt]
 
-FILES.txt: scripts/portable/files.txt, where libraries are linked statically that were built from the sources it names.
+FILES.txt: scripts/portable/files.txt or scripts/third-party.txt, where libraries are linked statically that were built from the sources
+it names.
 
 CycloneDX 1.5. Libraries are those that the built files ask for, with the version of the package that is installed here; header-only ones
 with the version of their headers; CUDA's as scripts/cuda-toolkit.txt pins them; Rust's as Cargo.lock does. The same build gives the
@@ -152,26 +153,59 @@ def linked_components(build):
 
 
 # By the name of Debian's source, or of the package on this system that has the static library.
-STATIC = {"sentencepiece": "libsentencepiece", "highway": "libhwy", "fmtlib": "libfmt", "spdlog": "libspdlog", "yaml-cpp": "libyaml-cpp",
-          "gcc-10": "libgcc_s"}
+STATIC = {"sentencepiece": "libsentencepiece", "highway": "libhwy", "zlib": "libz", "fmtlib": "libfmt", "spdlog": "libspdlog",
+          "yaml-cpp": "libyaml-cpp", "gcc-10": "libgcc_s"}
 STATIC_PACKAGES = {"libstdc++-12-dev": "libstdc++", "zlib1g-dev": "libz"}
 
 
+def sources_of(files):
+    """(hash, source, version) of each .dsc file and of Debian's static libgcc that a table names."""
+    for line in files.read_text(encoding="utf-8").splitlines():
+        fields = line.split()
+        if line.startswith("#"):
+            continue
+        if len(fields) == 4 and fields[3].endswith(".dsc"):  # scripts/third-party.txt
+            yield fields[0], fields[1], fields[2]
+        elif len(fields) == 2 and fields[1].endswith(".dsc"):  # scripts/portable/files.txt
+            yield fields[0], fields[1].split("/")[1], fields[1].rsplit("_", 1)[1].removesuffix(".dsc")
+        elif len(fields) == 2 and "libgcc" in fields[1]:
+            yield fields[0], fields[1].split("/")[1], fields[1].rsplit("_", 2)[1]
+
+
 def static_components(files):
-    """Libraries that scripts/portable-package.sh links statically."""
-    for digest, path in re.findall(r"^([0-9a-f]{64})  (\S+(?:\.dsc|libgcc\S+\.deb))$", files.read_text(encoding="utf-8"), re.M):
-        source, version = path.split("/")[1], path.rsplit("_", 2 if path.endswith(".deb") else 1)[1].removesuffix(".dsc")
+    """Libraries that a build of scripts/portable-package.sh, or with TRAFO_THIRD_PARTY, links statically."""
+    listed = set()
+    for digest, source, version in sources_of(files):
+        if source not in STATIC:  # headers: header_components()
+            continue
+        listed.add(STATIC[source])
         name, licence, home = LINKED[STATIC[source]]
         yield component(name, version, licence, f"pkg:deb/debian/{source}@{version}?arch=source", home, {"linked": "statically"},
                         hashes=[{"alg": "SHA-256", "content": digest}], **copies_in(name, version))
+    if files.name == "third-party.txt":
+        return
     for package, stem in STATIC_PACKAGES.items():
+        if stem in listed:
+            continue
         name, licence, home = LINKED[stem]
         version = output_of(["dpkg-query", "-W", "-f", "${Version}", package])
         yield component(name, version, licence, f"pkg:deb/debian/{package}@{version}", home, {"linked": "statically"})
 
 
-def header_components():
+# By the name of Debian's source of headers: the name in HEADERS.
+HEADER_SOURCES = {"nlohmann-json3": "nlohmann-json"}
+
+
+def header_components(files):
+    """Headers that are compiled in: of the system, or of the sources that the table `files` names."""
+    pinned = {HEADER_SOURCES[source]: (digest, source, version)
+              for digest, source, version in (sources_of(files) if files else []) if source in HEADER_SOURCES}
     for name, module, header, pattern, licence, home in HEADERS:
+        if name in pinned:
+            digest, source, version = pinned[name]
+            yield component(name, version, licence, f"pkg:deb/debian/{source}@{version}?arch=source", home,
+                            {"linked": "headers, compiled in"}, hashes=[{"alg": "SHA-256", "content": digest}])
+            continue
         path = pathlib.Path("/usr/include") / header
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         match = re.search(pattern, text)
@@ -205,6 +239,8 @@ def module_components():
     directory = ROOT / "bindings" / "go" / "trafo"
     text = (directory / "go.mod").read_text(encoding="utf-8")
     for name, version in re.findall(r"^\s*(?:require\s+)?([a-z0-9.-]+\.[a-z]+/\S+) (v\S+)", text, re.M):
+        if name.startswith("github.com/trafo-engine/"):  # the module with libtrafo.a
+            continue
         yield component(name, version, "", f"pkg:golang/{name}@{version}", f"https://{name}", {"linked": "into Go programs"})
 
 
@@ -212,8 +248,9 @@ def main():
     if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
     build, version, output = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
-    static = static_components(pathlib.Path(sys.argv[4])) if len(sys.argv) == 5 else []
-    components = [*linked_components(build), *static, *header_components(), *cuda_components(), *crate_components(), *module_components()]
+    files = pathlib.Path(sys.argv[4]) if len(sys.argv) == 5 else None
+    static = static_components(files) if files else []
+    components = [*linked_components(build), *static, *header_components(files), *cuda_components(), *crate_components(), *module_components()]
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",

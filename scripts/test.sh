@@ -54,6 +54,7 @@ bindings() {
     cd examples/learning-service && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
   step "Go"
   (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
+  bindings/go/module_checks.sh "$(tests/tools/bundled_library.sh)"
   step "References of the interfaces"
   local languages=(rust go)
   if command -v doxygen >/dev/null; then languages+=(c); fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Properties that users of the crates rely on beside the tests: without the library `cargo check` and `cargo doc` work, and the
 # documentation has no broken link; the oldest Rust that Cargo.toml names builds everything, where rustup has it; the packages are
-# small and whole (package_checks.sh without --list also builds from them).
+# small and whole, and a program builds with them (package_checks.sh, whose long form also builds the engine).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -26,9 +26,11 @@ fi
 
 # A machine without what the engine's build needs gets one sentence about it, before CMake runs.
 refused() {  # WORDS ENVIRONMENT...
-  local words=$1 said
+  local words=$1 said features=()
   shift
-  if said=$(env -u TRAFO_LIB_DIR "$@" CARGO_TARGET_DIR="$folder/refused" cargo check --quiet -p trafo-sys 2>&1); then
+  # A checkout may have the sources of libraries, which the feature `bundled` builds.
+  [[ "$*" != PKG_CONFIG* ]] || features=(--no-default-features)
+  if said=$(env -u TRAFO_LIB_DIR "$@" CARGO_TARGET_DIR="$folder/refused" cargo check --quiet -p trafo-sys "${features[@]}" 2>&1); then
     echo "product_checks: a build with $* is not refused" >&2
     exit 1
   fi
@@ -37,9 +39,14 @@ refused() {  # WORDS ENVIRONMENT...
 refused "the engine needs sentencepiece, which pkg-config does not find. Debian: apt install" PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH=
 refused "does not run. Debian: apt install" CMAKE=/nonexistent/cmake
 refused "the C++ compiler .* does not run" CXX=/nonexistent/c++
+printf '#!/bin/sh\necho "cmake version 3.22.1"\n' >"$folder/cmake"
+printf '#!/bin/sh\n[ "$1" = --version ] && echo "g++ 9.4.0"\n' >"$folder/c++"
+chmod +x "$folder/cmake" "$folder/c++"
+refused "is version 3.22; the engine needs CMake 3.25 or newer" CMAKE="$folder/cmake"
+refused "(g++ 9.4.0) does not compile C++20; the engine needs GCC 11" CXX="$folder/c++"
 needed=$(sed -n 's/^cmake_minimum_required(VERSION \(.*\)\.\(.*\))/(\1, \2)/p' ../../CMakeLists.txt)
-grep -qF "CMAKE_VERSION: (u32, u32) = $needed" trafo-sys/build.rs ||
-  { echo "product_checks: trafo-sys/build.rs does not ask for CMake $needed" >&2; exit 1; }
+grep -qF "CMAKE_VERSION: (u32, u32) = $needed" trafo-sys/build/requirements.rs ||
+  { echo "product_checks: trafo-sys/build/requirements.rs does not ask for CMake $needed" >&2; exit 1; }
 echo "a machine without compiler, CMake or packages is told so"
 
 # Other -sys crates find the header and the library, and users find the repository.
@@ -58,7 +65,7 @@ done
 cargo clippy --quiet -p trafo-engine --features serde --all-targets -- -D warnings
 cargo test --quiet -p trafo-engine --features serde --test serde
 
-./package_checks.sh --list
+./package_checks.sh --short
 
 # compile_fail tests fail to compile for the reason they name: stable rustdoc compares the codes only under this variable.
 RUSTC_BOOTSTRAP=1 cargo test --quiet --doc -p trafo-engine misuse

@@ -7,14 +7,17 @@
 //
 // # Linking
 //
-// By default the engine is linked into the program, from build/release/libtrafo.a of the repository
-// that holds this package; make it once, with one command in the repository's root:
+// On Linux, x86-64, a prebuilt engine is linked into the program, from a module that this package imports. In a
+// checkout of the repository, that module has the engine of build/release; make it once, with one command in the
+// root:
 //
 //	scripts/build.sh
 //
-// "libtrafo.a: No such file or directory" at link time means that this has not been done. The Go
-// tool does not see changes in that file: after rebuilding the engine, build with -a. With the build
-// tag trafo_pkgconfig an installed engine is linked instead, the one that pkg-config calls trafo.
+// The error "there is no libtrafo.a" means that this has not been done. The Go tool does not see changes in that
+// file: after rebuilding the engine, build with -a.
+//
+// With the build tag trafo_pkgconfig an installed engine is linked instead, the one that pkg-config calls trafo.
+// With trafo_system it is -ltrafo, from the folder that CGO_LDFLAGS="-L..." names.
 //
 // # Closing
 //

@@ -1,4 +1,4 @@
-//go:build cgo && trafo_pkgconfig
+//go:build cgo && trafo_pkgconfig && !trafo_system
 
 package trafo
 

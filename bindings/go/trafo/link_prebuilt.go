@@ -1,0 +1,6 @@
+//go:build cgo && linux && amd64 && !trafo_pkgconfig && !trafo_system
+
+package trafo
+
+// The engine of this module goes into the program, with all libraries that it needs but those of C and C++.
+import _ "github.com/trafo-engine/trafo-go-lib/linux-amd64"

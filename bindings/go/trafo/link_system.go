@@ -1,0 +1,8 @@
+//go:build cgo && trafo_system
+
+package trafo
+
+// Where the library lies, and what a libtrafo.a needs, CGO_LDFLAGS says.
+
+// #cgo LDFLAGS: -ltrafo
+import "C"
