@@ -98,6 +98,7 @@ func TestGenerationErrors(t *testing.T) {
 	_, err := generator.Start([]string{"eins"}, options)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var last error
 	for _, err := range generator.Generate(ctx, []string{"eins"}, drawing(8)) {
 		last = err

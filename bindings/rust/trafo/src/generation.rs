@@ -344,10 +344,10 @@ impl<'a> Pieces<'a> {
     /// # Errors
     /// Those of [`Generator::next_piece`].
     pub fn texts(mut self) -> Result<Vec<String>> {
-        let mut texts = vec![String::new(); self.count];
+        let (first, mut texts) = (self.first, vec![String::new(); self.count]);
         for piece in &mut self {
             let piece = piece?;
-            let number = piece.sequence.checked_sub(self.first);
+            let number = piece.sequence.checked_sub(first);
             if let Some(text) = number.and_then(|number| texts.get_mut(number)) {
                 text.push_str(&piece.text);
             }

@@ -93,7 +93,8 @@ fn a_thread_serves_channels() -> Result<()> {
     let server = std::thread::spawn(move || -> Result<()> {
         let mut clients = std::collections::HashMap::new();
         loop {
-            let request = if clients.is_empty() { incoming.recv().ok() } else { incoming.try_recv().ok() };
+            let request =
+                if clients.is_empty() { incoming.recv().ok() } else { incoming.try_recv().ok() };
             match request {
                 Some((prompt, client)) => {
                     let _ = clients.insert(generator.start(&[prompt], &drawing(6))?, client);
@@ -129,9 +130,8 @@ fn options_do_what_they_say() -> Result<()> {
     let tokenizer = tokenizer(&corpus());
     let model = language_model(&tokenizer)?;
     let mut generator = Generator::new(&model, &tokenizer, 0)?;
-    let greedy = |options: GenerationOptions| {
-        options.decoding(TranslateOptions::new().max_length(4))
-    };
+    let greedy =
+        |options: GenerationOptions| options.decoding(TranslateOptions::new().max_length(4));
     let first = |generator: &mut Generator, options: &GenerationOptions| -> Result<_> {
         let piece = generator.generate(&["der"], options)?.next().unwrap()?;
         Ok((piece.token.unwrap(), piece.finish))
