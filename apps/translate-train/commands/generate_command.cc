@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -109,7 +110,7 @@ const char* finish_name(int32_t finish) {
 // A sequence that is generated.
 struct Answer {
   int64_t prompt = 0, sample = 0;
-  std::string text;
+  std::string text = {};
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
   nlohmann::ordered_json scores = nlohmann::ordered_json::array();
   trafo_generation_piece last{};
@@ -135,6 +136,7 @@ class GenerateRun {
       write_what_is_due();
     }
     out_.finish();
+    if (failure_) std::rethrow_exception(failure_);
   }
 
  private:
@@ -152,7 +154,13 @@ class GenerateRun {
         at_end_ = true;
         break;
       }
-      start(line);
+      try {
+        start(line);
+      } catch (...) {  // a wrong line takes no text from those before it
+        if (answers_.empty()) throw;
+        failure_ = std::current_exception();
+        at_end_ = true;
+      }
     }
     return !answers_.empty();
   }
@@ -259,6 +267,7 @@ class GenerateRun {
   std::map<int64_t, Answer> answers_;  // that are not written to their end, by number
   int64_t prompts_ = 0;
   bool at_end_ = false;
+  std::exception_ptr failure_;
 };
 
 int generate(const GenerateArguments& arguments) {
@@ -317,18 +326,18 @@ void add_end_flags(CLI::App& app, GenerateArguments& a) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->group(kEnd);
   app.add_option("--stop", a.stop, "texts that end a sequence, and are not written")
-      ->type_name("TEXT ...")
+      ->type_name("TEXT")
       ->group(kEnd);
   app.add_option("--stop-tokens", a.stop_tokens,
                  "tokens that end a sequence, as the model's own do")
-      ->type_name("ID ...")
+      ->type_name("ID")
       ->group(kEnd);
   constexpr const char* kSearch = "Search";
   app.add_option("--banned-tokens", a.banned_tokens, "tokens that are never generated")
-      ->type_name("ID ...")
+      ->type_name("ID")
       ->group(kSearch);
   app.add_option("--logit-bias", a.biases, "numbers that are added to the logits of tokens")
-      ->type_name("ID=NUMBER ...")
+      ->type_name("ID=NUMBER")
       ->group(kSearch);
 }
 
@@ -347,6 +356,10 @@ Action add_generate(CLI::App& app) {
     CLI::Option* option = add_setting(app, spec, a.values);
     if (!std::string_view(spec.group).starts_with("Sampling")) continue;
     option->group(kSamplingGroup);
+    if (std::string_view(spec.name) == "sampling-topk")
+      option->description("only the N most probable tokens (default 0: all)");
+    if (std::string_view(spec.name) == "sampling-topp")
+      option->description("only the fewest tokens with a share P of the probability (default 1)");
     draws.push_back(option);
   }
   app.add_option("-n,--samples", a.samples,

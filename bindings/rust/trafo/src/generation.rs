@@ -144,7 +144,7 @@ pub struct GenerationPiece {
 /// # fn main() -> trafo::Result<()> {
 /// # let text = ["eins zwei drei", "vier fünf sechs"];
 /// # let tokenizer = Tokenizer::train(&text, &TokenizerOptions::new(60).soft_limit(true))?;
-/// # let config = ModelConfig::preset("tiny")?.architecture(Architecture::DecoderLm).vocabulary(tokenizer.vocabulary());
+/// # let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?.architecture(Architecture::DecoderLm);
 /// # let mut model = Model::new(&config, 1)?;
 /// model.prepare_inference()?;
 /// let mut generator = Generator::new(&model, &tokenizer, 1)?;
