@@ -73,8 +73,8 @@ RULES = [
 SPECIALS = [1]
 
 
-def ours(program, model, rows, *flags):
-    done = subprocess.run([program, "generate", "-m", model, "--ids", "--json", "--device", "cpu", "-q", "--max-length", str(LENGTH), *flags],
+def ours(program, model, rows, *flags, length=LENGTH):
+    done = subprocess.run([program, "generate", "-m", model, "--ids", "--json", "--device", "cpu", "-q", "--max-length", str(length), *flags],
                           input="".join(" ".join(map(str, row)) + "\n" for row in rows), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"generate {' '.join(flags)}: {done.stderr}")
@@ -123,7 +123,7 @@ def check_cuts(checks, program, imported, model, rows):
         warp = getattr(transformers, warpers[0] + "LogitsWarper")(warpers[1])
         wrong = missing = 0
         for row in rows[:4]:
-            drawn = {one["tokens"][0] for one in ours(program, imported, [row], "-n", str(SAMPLES), *flags, "--max-length", "1")}
+            drawn = {one["tokens"][0] for one in ours(program, imported, [row], "-n", str(SAMPLES), *flags, length=1)}
             with torch.no_grad():
                 logits = model(torch.tensor([row])).logits[:, -1] / temperature
             logits[:, SPECIALS] = -torch.inf
