@@ -57,13 +57,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"Fallback", with_fallback}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
-constexpr const char* kText = "a\U0001F600\U0001F1E9\U0001F1EA b\u4f60\u597d\u00fc \u20ac!";
+constexpr const char* kStreamed = "a\U0001F600\U0001F1E9\U0001F1EA b\u4f60\u597d\u00fc \u20ac!";
 
 // A piece that was given is the beginning of the text, whatever follows.
 TEST_P(TextStreamTest, PiecesOfRandomTokensAreTheirText) {
   PhiloxStream random(3, 1);
   const auto any = [&](uint32_t below) { return random.next_u32() % below; };
-  const Ids characters = tokenizer_.encode(kText);
+  const Ids characters = tokenizer_.encode(kStreamed);
   for (int round = 0; round < 300; ++round) {
     Ids before = tokenizer_.encode(round % 2 == 0 ? "das haus" : ""), ids;
     const uint32_t count = 1 + any(round % 10 == 0 ? 200 : 40);
@@ -92,7 +92,7 @@ TEST_P(TextStreamTest, PiecesOfRandomTokensAreTheirText) {
 TEST_P(TextStreamTest, CharactersComeWithTheirLastToken) {
   TextStream stream(tokenizer_, {});
   std::string text, whole;
-  for (const int32_t id : tokenizer_.encode(kText)) {
+  for (const int32_t id : tokenizer_.encode(kStreamed)) {
     const std::string piece = stream.push(id);
     EXPECT_TRUE(is_valid_utf8(piece));
     EXPECT_EQ(piece.find("\ufffd"), std::string::npos);
@@ -103,7 +103,7 @@ TEST_P(TextStreamTest, CharactersComeWithTheirLastToken) {
       whole = text;
     }
   }
-  EXPECT_EQ(text + stream.finish(), kText);
+  EXPECT_EQ(text + stream.finish(), kStreamed);
   EXPECT_EQ(whole.empty(), std::string_view(GetParam().name) == "Fallback");
 }
 
