@@ -30,11 +30,21 @@ std::vector<int32_t> tokens_argument(const Call& call, const int32_t* ids, size_
 GenerationOptions to_generation_options(const Call& call, const Model& model,
                                         const trafo_translate_options& o,
                                         const trafo_generation_options& more) {
-  if (o.max_length < 0)
-    call.refuse_argument("max_length", " must be at least 0, got ", o.max_length);
+  const auto not_negative = [&](int64_t value, const char* field) {
+    if (value < 0) call.refuse_argument(field, " must be at least 0, got ", value);
+  };
+  not_negative(o.max_length, "max_length");
+  // Not used, but a wrong value is a mistake in any case.
+  not_negative(o.window_length, "window_length");
+  not_negative(o.window_stride, "window_stride");
+  not_negative(o.shortlist_first, "shortlist_first");
+  not_negative(o.shortlist_best, "shortlist_best");
   if (o.shortlist) call.refuse_argument("shortlist", " is not for generation");
   GenerationOptions options;
   options.translate = from_c(call, o);
+  for (const auto& [frame, field] : {std::pair(options.translate.begin_source, "begin_source"),
+                                     std::pair(options.translate.end_source, "end_source")})
+    if (!is_known(frame)) call.refuse_argument(field, " is unknown: ", static_cast<int32_t>(frame));
   DecodeOptions& decode = options.translate.decode;
   decode.max_length = o.max_length > 0 ? o.max_length : model.spec().max_positions;
   options.stop = lines_argument(call, more.stop, more.stop_count, "stop");

@@ -214,11 +214,8 @@ std::shared_ptr<Generator::Request> Generator::make_request(const GenerationOpti
   decode.tokens = tokens_.special;
   decode.more_ends = tokens_.further_ends;
   decode.allow_bos = tokenizer_ && tokenizer_->bos_is_subword();
-  if (!decode.sampling.on) {
-    require_argument(decode.n_best == 1, kGeneratorOrigin, "n_best", " is ", decode.n_best,
-                     ", which needs sampling");
-    decode.beam = 1;
-  }
+  require_argument(decode.sampling.on || decode.n_best == 1, kGeneratorOrigin, "n_best", " is ",
+                   decode.n_best, ", which needs sampling");
   require_argument(!decode.alignment, kGeneratorOrigin, "alignment",
                    " is for models with an encoder");
   require_argument(!options.translate.distinct, kGeneratorOrigin, "distinct",
