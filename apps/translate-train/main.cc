@@ -126,6 +126,8 @@ int run(int argc, char** argv) {
       {"train", "train, or continue where the run directory stopped", add_train},
       {"vocab", "train a vocabulary", add_vocab},
       {"translate", "translate lines", add_translate},
+      {"generate", "continue texts, or answer conversations, with a decoder-only model",
+       add_generate},
       {"shortlist", "learn from the training text what translate --shortlist needs", add_shortlist},
       {"score", "log-probability of given pairs, perplexity", add_score},
       {"eval", "BLEU and chrF of translations", add_eval},

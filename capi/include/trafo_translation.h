@@ -167,6 +167,62 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits_ids(trafo_model *model,
                                                              size_t count, int32_t recorded, trafo_tensor **out_logits,
                                                              trafo_tensor **out_labels);
 
+/* ---- Generation ---------------------------------------------------------------------------------------------------------- */
+
+/* Texts that a decoder-lm continues, token by token. A generator keeps the keys and values of what it has read: a prompt that begins like
+ * a sequence that has ended, such as a conversation with a further message, is not computed from its beginning again. */
+typedef struct trafo_generator trafo_generator;
+
+/* A number that is added to the logit of a token. */
+typedef struct trafo_token_bias {
+  int32_t token;
+  int32_t reserved; /* 0 */
+  double bias;      /* finite */
+} trafo_token_bias;
+
+#include "trafo/generated/generation_options.h"
+#include "trafo/generated/generation_piece.h"
+
+/* A generator of the model, which must be prepared (trafo_model_prepare_inference). It may outlive both handles. Several generators of a
+ * model may be used by several threads: their steps take turns. tokenizer may be NULL: prompts are ids and pieces have no text.
+ * kept_sequences: the KV cache of so many ended sequences stays, the newest ones; 0 or more. UNSUPPORTED: the model has an encoder.
+ * INVALID_ARGUMENT: it is not prepared, was trained with another vocabulary, or, without a tokenizer, does not know its special tokens.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_new(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                          int64_t kept_sequences, trafo_generator **out);
+/* Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1. Sequence i * n_best + j after *out_first
+ * is sample j of prompt i. Sequences that are in flight go on beside them, each with the options that it was started with. Both options
+ * may be NULL. Of `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty, presence_penalty,
+ * frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that belongs to it, begin_source and end_source (by model: no
+ * end) are used. Without sampling each token is the most probable one. An empty prompt is the token in front of texts. first_line is the
+ * number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt, sample and token. INVALID_ARGUMENT: a prompt
+ * is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; an option that is out of range.
+ * Nothing is added then. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_start(trafo_generator *generator, const trafo_string_view *prompts,
+                                                            size_t count, const trafo_translate_options *options,
+                                                            const trafo_generation_options *generation, int64_t *out_first);
+/* The same with token ids, such as trafo_chat_encode gives. Nothing is added to a row, and none may be empty. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_start_ids(trafo_generator *generator, const trafo_ids_view *prompts,
+                                                                size_t count, const trafo_translate_options *options,
+                                                                const trafo_generation_options *generation,
+                                                                int64_t *out_first);
+/* The next piece. If each sequence has given its piece of a step, the next step computes a token of all sequences in flight, and the
+ * prompts of new ones. cancel may be NULL. CANCELLED: it was set before a step; the sequences stay as they are. NON_FINITE: the logits of a
+ * sequence are NaN or infinite; all sequences have ended. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_next(trafo_generator *generator, const trafo_cancel *cancel,
+                                                           trafo_generation_piece *out, size_t struct_size);
+/* With the option alternatives: the most probable tokens in place of the token of the last piece, the most probable first, and their natural
+ * log-probabilities, as log_probability of the piece; arrays of *out_count, borrowed until the next call on the generator. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_get_alternatives(const trafo_generator *generator,
+                                                                       const int32_t **out_tokens,
+                                                                       const double **out_log_probabilities,
+                                                                       size_t *out_count);
+/* Ends a sequence, which has no further pieces. A sequence that has ended is passed over. INVALID_ARGUMENT: the generator has not given
+ * this number. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_end(trafo_generator *generator, int64_t sequence);
+/* Frees the handle. since 0.1 */
+TRAFO_API void trafo_generator_free(trafo_generator *generator);
+
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 
 #include "trafo/generated/evaluation_options.h"

@@ -86,7 +86,7 @@ size_t home_shard() {
 
 bool uses_context(HandleKind kind) {
   return kind == HandleKind::context || kind == HandleKind::tensor || kind == HandleKind::adamw ||
-         kind == HandleKind::model || kind == HandleKind::trainer;
+         kind == HandleKind::model || kind == HandleKind::trainer || kind == HandleKind::generator;
 }
 
 bool is_orphan(const Entry& entry) {

@@ -27,6 +27,7 @@ enum class HandleKind : uint32_t {
   // so that a second free of it does no harm.
   string,
   ids,
+  generator,  // an object again: numbers stay as they are
 };
 
 static_assert(sizeof(void*) == sizeof(uint64_t), "handles are 64-bit numbers");

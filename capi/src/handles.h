@@ -93,6 +93,7 @@ TRAFO_HANDLE(trainer, TrainerObject)
 TRAFO_HANDLE(translations, TranslationsObject)
 TRAFO_HANDLE(shortlist, ShortlistObject)
 TRAFO_HANDLE(group, GroupObject)
+TRAFO_HANDLE(generator, GeneratorObject)
 #undef TRAFO_HANDLE
 
 template <class Handle>

@@ -60,6 +60,19 @@ inline std::vector<int32_t> prompt_of(const ModelSpec& spec, const DecodeOptions
   return spec.has_encoder() ? std::vector<int32_t>{options.tokens.start()} : source;
 }
 
+// Special tokens that are never chosen: a text has none, unless it ends with it.
+inline std::vector<int32_t> banned_specials(const DecodeOptions& options, int64_t vocabulary,
+                                            std::span<const int32_t> ends) {
+  const SpecialTokens& tokens = options.tokens;
+  const int32_t bos = options.allow_bos ? -1 : tokens.bos;
+  std::vector<int32_t> banned;
+  for (const int32_t id : {tokens.pad, bos, options.allow_unk ? -1 : tokens.unk})
+    if (id >= 0 && id < vocabulary && std::ranges::find(ends, id) == ends.end() &&
+        std::ranges::find(banned, id) == banned.end())
+      banned.push_back(id);
+  return banned;
+}
+
 // The log-probabilities of one step on the host, [rows, k].
 struct Scores {
   std::vector<double> values;
@@ -75,15 +88,9 @@ class BatchDecoder {
         processor_(options),
         pads_rows_(model.spec().has_encoder() &&
                    options.pad_rows.value_or(context.backend().stream_device() != nullptr)) {
-    const SpecialTokens& tokens = options.tokens;
     ends_ = options.more_ends;
-    ends_.push_back(tokens.eos);
-    const int32_t bos = options.allow_bos ? -1 : tokens.bos;
-    for (const int32_t id : {tokens.pad, bos, options.allow_unk ? -1 : tokens.unk})
-      if (id >= 0 && id < model.spec().vocabulary &&
-          std::find(ends_.begin(), ends_.end(), id) == ends_.end() &&
-          std::find(banned_.begin(), banned_.end(), id) == banned_.end())
-        banned_.push_back(id);
+    ends_.push_back(options.tokens.eos);
+    banned_ = banned_specials(options, model.spec().vocabulary, ends_);
     k_ = std::min(options.beam + static_cast<int64_t>(ends_.size()),
                   model.spec().vocabulary - static_cast<int64_t>(banned_.size()));
     if (options.sampling.on) sampler_.emplace(options.sampling, ends_, banned_);
@@ -183,7 +190,8 @@ class BatchDecoder {
         std::vector<int32_t> text(slot.text.begin(), slot.text.end());
         const std::vector<int32_t>& tokens = slot.search.live()[i].tokens;
         text.insert(text.end(), tokens.begin(), tokens.end());
-        rows.push_back({slot.row + static_cast<int64_t>(i), std::move(text)});
+        rows.push_back({slot.row + static_cast<int64_t>(i), std::move(text),
+                        slot.text.size() + slot.prefix.size()});
       }
     }
     return processor_.process(context_, logits, rows, shortlist_);

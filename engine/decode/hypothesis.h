@@ -28,7 +28,8 @@ struct Hypothesis {
 };
 
 // Values are part of the C ABI: never renumber, only append.
-enum class FinishReason : int32_t { end = 0, length = 1, blocked = 2 };
+// stop: of a generation alone (generator.h).
+enum class FinishReason : int32_t { end = 0, length = 1, blocked = 2, stop = 3 };
 
 inline FinishReason finish_reason(const Hypothesis& hypothesis) {
   if (hypothesis.finished) return FinishReason::end;

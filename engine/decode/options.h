@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/core/cancel.h"
@@ -32,10 +33,12 @@ struct DecodeOptions {
   int64_t max_length_extra = 10;
   bool allow_unk = false;  // false: unk is never generated; bos and pad never are
   SpecialTokens tokens;
-  std::vector<int32_t> more_ends;  // tokens that end a hypothesis as eos does
-  bool allow_bos = false;          // bos is a subword of texts as well and may be generated
-  bool end_source = true;          // false: a source need not end with eos
-  DrawOptions sampling;            // if `on`, replaces the search; beam is not used
+  std::vector<int32_t> more_ends;      // tokens that end a hypothesis as eos does
+  bool allow_bos = false;              // bos is a subword of texts as well and may be generated
+  std::vector<int32_t> banned_tokens;  // never generated
+  std::vector<std::pair<int32_t, double>> logit_bias;  // added to the logits of these tokens
+  bool end_source = true;                              // false: a source need not end with eos
+  DrawOptions sampling;  // if `on`, replaces the search; beam is not used
   // The first tokens of the translation of each source, without eos; borrowed for the call. Length
   // limits count from their end. Scores and word scores include them, as the model gives them; the
   // rules for repetition do not apply to them. Empty: none.

@@ -107,6 +107,15 @@ void keep_share(Tokens& tokens, double share, double total) {
   }
 }
 
+// Leaves the tokens with at least `share` of the largest probability.
+template <class Tokens>
+void keep_likely(Tokens& tokens, double share) {
+  if (share == 0 || tokens.empty()) return;
+  double most = 0;
+  for (const auto& token : tokens) most = std::max(most, token.probability);
+  std::erase_if(tokens, [&](const auto& token) { return token.probability < share * most; });
+}
+
 }  // namespace
 
 std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tensor& logits,
@@ -135,6 +144,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tenso
       total += tokens.back().probability;
     }
     keep_share(tokens, options_.top_p, total);
+    keep_likely(tokens, options_.min_p);
     draws.push_back(choose(tokens, place, best));
   }
   return draws;
@@ -189,6 +199,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_all(Context& context, const Tensor
       }
       keep_share(tokens, options_.top_p, share_of);
     }
+    keep_likely(tokens, options_.min_p);
     draws.push_back(choose(tokens, place, scale));
   }
   return draws;

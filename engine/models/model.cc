@@ -147,17 +147,21 @@ Tensor Model::prefill(Context& context, DecodeState& state,
                       std::span<const std::vector<int32_t>> prompts) const {
   require(static_cast<int64_t>(prompts.size()) == state.rows(), ErrorCode::shape_mismatch,
           "prefill", prompts.size(), " prompts for ", state.rows(), " rows");
+  const bool has_empty = std::ranges::any_of(prompts, [](auto& prompt) { return prompt.empty(); });
+  require(!spec_.has_encoder() || (state.cache.longest() == 0 && !has_empty),
+          ErrorCode::invalid_argument, "prefill",
+          "with an encoder, every row is empty and gets a token at least");
   const NoGrad no_grad(context);
   std::vector<int32_t> ids, counts, last;
   for (const std::vector<int32_t>& prompt : prompts) {
     ids.insert(ids.end(), prompt.begin(), prompt.end());
     counts.push_back(static_cast<int32_t>(prompt.size()));
-    last.push_back(static_cast<int32_t>(ids.size()) - 1);
+    if (!prompt.empty()) last.push_back(static_cast<int32_t>(ids.size()) - 1);
   }
   state.cache.begin_append(context, counts);
   Tensor hidden = appended(context, state, upload(context, ids));
   state.cache.end_append();
-  if (hidden.dim(0) > state.rows())
+  if (hidden.dim(0) > std::ssize(last))
     hidden = ops::gather_rows(context, hidden, upload(context, last));
   return project(context, hidden, state.output);
 }

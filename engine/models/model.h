@@ -78,8 +78,10 @@ class Model {
   // recorded, as all of decoding.
   DecodeState start_decoding(Context& context, const Batch& batch, int64_t capacity,
                              const Tensor& storage = {}) const;
-  // Appends prompts[r], one token at least, to row r in one pass; returns the logits of the tokens
-  // that follow the prompts, [rows, vocabulary]. Rows must be empty and in the order of the batch.
+  // Appends prompts[r] to row r in one pass; returns the logits of the tokens that follow the
+  // prompts, [rows, vocabulary]. With an encoder, rows must be empty and in the order of the batch,
+  // and no prompt is empty. Without one, a row may hold tokens already, which are not computed
+  // again, and a row without new tokens is left out of the logits.
   Tensor prefill(Context& context, DecodeState& state,
                  std::span<const std::vector<int32_t>> prompts) const;
   // Appends one token to every row (ids [rows] int32) and returns the logits of the next, [rows,

@@ -103,11 +103,14 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
   const int64_t value_column = key_column + spec_.kv_width();
   if (cache) cache->append(context, layer, qkv, key_column);
   const bool decode_step = cache && !cache->is_prefill();
-  ops::AttentionOptions options = attention_options(spec_, causal_ && !decode_step, dropout);
+  // The new tokens of a row are its last keys. A single one sees all of them.
+  const bool masks = !decode_step || sequences.longest > 1;
+  ops::AttentionOptions options = attention_options(spec_, causal_ && masks, dropout);
   options.window = spec_.window_of(layer);
   Tensor mixed;
   if (decode_step) {
-    options.max_keys = cache->longest() + 1;
+    options.max_queries = sequences.longest;
+    options.max_keys = cache->longest_after();
     const Tensor keys_values = cache->keys_values(layer);
     mixed =
         ops::attention_decode(context, {qkv, 0}, {keys_values, 0}, {keys_values, spec_.kv_width()},

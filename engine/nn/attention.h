@@ -22,7 +22,7 @@ class SelfAttention {
 
   // x [T, width]. Tokens attend inside their sequence. With a cache, which has been told about the
   // tokens (KvCache::begin_append), their keys and values go to `layer` of the cache, and the stack
-  // must be causal; in a decode step, tokens attend to what their row of the cache holds.
+  // must be causal; unless that is a prefill, tokens attend to what their row of the cache holds.
   // `sequences` is then the cache's. Dropout acts on the attention probabilities.
   PendingBias forward(Context& context, const Tensor& x, const PackedSequences& sequences,
                       const Dropout& dropout, const KvCache* cache = nullptr,

@@ -59,16 +59,18 @@ void KvCache::begin_append(Context& context, std::span<const int32_t> counts,
   require(static_cast<int64_t>(counts.size()) == rows(), ErrorCode::shape_mismatch, kKvCacheOrigin,
           counts.size(), " counts of new tokens for ", rows(), " rows");
   counts_.assign(counts.begin(), counts.end());
-  prefill_ = std::any_of(counts.begin(), counts.end(), [](int32_t count) { return count != 1; });
-  require(!prefill_ || longest() == 0, ErrorCode::invalid_argument, kKvCacheOrigin,
-          "several tokens a row can only be appended to empty rows");
+  const bool one_each = std::all_of(counts.begin(), counts.end(), [](int32_t c) { return c == 1; });
+  const bool to_all = std::all_of(counts.begin(), counts.end(), [](int32_t c) { return c > 0; });
+  prefill_ = longest() == 0 && to_all && !one_each;
+  longest_after_ = 0;
   sequences_ = {};
   std::vector<int32_t> slots, positions, begin, end, cu_seqlens{0};
   for (size_t r = 0; r < counts.size(); ++r) {
     const int32_t length = lengths_[r], count = counts[r];
-    require(count > 0 && length + count <= capacity_, ErrorCode::invalid_argument, kKvCacheOrigin,
+    require(count >= 0 && length + count <= capacity_, ErrorCode::invalid_argument, kKvCacheOrigin,
             "the cache has room for ", capacity_, " tokens a row; row ", r, " holds ", length,
             " and cannot take ", count, " more");
+    if (count == 0) continue;
     begin.push_back(static_cast<int32_t>(regions_[r] * capacity_));
     end.push_back(begin.back() + length + count);
     for (int32_t i = 0; i < count; ++i) {
@@ -77,7 +79,9 @@ void KvCache::begin_append(Context& context, std::span<const int32_t> counts,
     }
     cu_seqlens.push_back(cu_seqlens.back() + count);
     sequences_.longest = std::max<int64_t>(sequences_.longest, count);
+    longest_after_ = std::max<int64_t>(longest_after_, length + count);
   }
+  require(!positions.empty(), ErrorCode::invalid_argument, kKvCacheOrigin, "no row gets a token");
   // One copy to the device serves all of them.
   std::vector<int32_t> packed;
   for (const std::vector<int32_t>* part : {&slots, &positions, &begin, &end, &cu_seqlens})
@@ -143,6 +147,15 @@ void KvCache::move(Context& context, std::span<const int32_t> regions, const Ten
   storage_ = target;
   capacity_ = capacity;
   number_regions(regions.size());
+}
+
+void KvCache::truncate(int64_t row, int64_t tokens) {
+  require(row >= 0 && row < rows(), ErrorCode::invalid_argument, kKvCacheOrigin, "there is no row ",
+          row, ", there are ", rows());
+  int32_t& length = lengths_[static_cast<size_t>(row)];
+  require(tokens >= 0 && tokens <= length, ErrorCode::invalid_argument, kKvCacheOrigin, "row ", row,
+          " holds ", length, " tokens and cannot keep ", tokens);
+  length = static_cast<int32_t>(tokens);
 }
 
 void KvCache::grow(Context& context, int64_t capacity) {

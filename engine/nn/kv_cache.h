@@ -40,16 +40,19 @@ class KvCache {
   const KvCacheOptions& options() const { return options_; }
   size_t bytes() const { return storage_.defined() ? storage_.bytes() : 0; }
 
-  // Says that the next forward pass appends counts[r] > 0 tokens to row r, packed in the order of
-  // the rows. Several tokens a row are a prefill and need an empty cache. INVALID_ARGUMENT where a
-  // row has not enough room. The indices of the tokens are uploaded to the beginning of `indices`
-  // (int32), if it is defined. For one token a row that takes index_count() elements.
+  // Says that the next forward pass appends counts[r] tokens to row r, packed in the order of the
+  // rows. INVALID_ARGUMENT where a row has not enough room, or no row gets a token. The indices of
+  // the tokens are uploaded to the beginning of `indices` (int32), if it is defined. For one token
+  // a row that takes index_count() elements.
   void begin_append(Context& context, std::span<const int32_t> counts, const Tensor& indices = {});
   static int64_t index_count(int64_t rows) { return 5 * rows + 1; }
-  // The tokens that are appended. Valid from begin_append on.
+  // The tokens that are appended, a sequence for each row that gets some. Valid from begin_append
+  // on.
   const PackedSequences& sequences() const { return sequences_; }
-  // One new token a row attends to the cache; the prompts of a prefill attend to themselves.
+  // The new tokens of a prefill, prompts of empty rows, attend to themselves; other new tokens
+  // attend to what their row of the cache holds, up to themselves.
   bool is_prefill() const { return prefill_; }
+  int64_t longest_after() const { return longest_after_; }  // longest() after end_append
   // Stores the keys and values of the new tokens: columns column .. column + 2 kv_width - 1 of
   // `qkv` [T, ..].
   void append(Context& context, int64_t layer, const Tensor& qkv, int64_t column) const;
@@ -61,13 +64,15 @@ class KvCache {
   static Shape storage_shape(const KvCacheOptions& options, int64_t slots) {
     return {options.layers, slots, 2 * options.kv_width};
   }
-  // The input of attention in a decode step: [slots, 2 * kv_width], keys, then values. Row r sees
-  // slots key_begin()[r] .. key_end()[r], the new token included. Kernels find a row only by these
-  // indices.
+  // The input of attention in a decode step: [slots, 2 * kv_width], keys, then values. Sequence s
+  // of sequences() sees slots key_begin()[s] .. key_end()[s], its new tokens included. Kernels find
+  // a row only by these indices.
   Tensor keys_values(int64_t layer) const;
   const Tensor& key_begin() const { return key_begin_; }
   const Tensor& key_end() const { return key_end_; }
 
+  // Forgets all but the first `tokens` tokens of a row.
+  void truncate(int64_t row, int64_t tokens);
   // Makes room for `capacity` tokens a row, at least as many as the longest row holds.
   void grow(Context& context, int64_t capacity);
   // Moves the rows into `storage` if it has room for them. False, and nothing changes, if not.
@@ -99,6 +104,7 @@ class KvCache {
   PackedSequences sequences_;
   Tensor slots_, key_begin_, key_end_;
   bool prefill_ = false;
+  int64_t longest_after_ = 0;
 };
 
 }  // namespace trafo::nn

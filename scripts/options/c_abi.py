@@ -1,6 +1,6 @@
 """The structs and constants of the C header, their defaults, and how they become the engine's."""
 from engine import path as engine_path
-from schema import metrics_named, described, default_text, limit, wrap
+from schema import metrics_named, described, default_text, limit, plain, wrap
 
 WIDTH = 128
 C = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "int32_t", "period": "trafo_period",
@@ -209,7 +209,8 @@ def wrong_value(row):
         return f"{row.name}[1]", "1"  # behind the 0 that ends the list
     if row.type == "period":
         return f"{row.name}.value", "-1"
-    values = {"int": "-1", "bytes": "-1", "real": "-1", "flag": "2", "metrics": "1 << 20", "metric": "1 << 20"}
+    real = plain(row.range.high + 1) if row.range and row.range.contains(-1) else "-1"
+    values = {"int": "-1", "bytes": "-1", "real": real, "flag": "2", "metrics": "1 << 20", "metric": "1 << 20"}
     return (row.name, values[row.type]) if row.type in values and not (row.range and row.range.text == "any") else None
 
 

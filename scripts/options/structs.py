@@ -6,9 +6,10 @@ from schema import TABLES, camel, plain, wrap
 
 SOURCE = "schema/structs.toml"
 C = {"int": "int64_t", "int32": "int32_t", "real": "double", "flag": "int32_t", "reserved": "int32_t", "strings": "const trafo_string_view *",
-     "trafo_string_view": "trafo_string_view", "trafo_dropout": "trafo_dropout"}
+     "ids": "const int32_t *", "biases": "const trafo_token_bias *", "trafo_string_view": "trafo_string_view", "trafo_dropout": "trafo_dropout"}
 HANDLES = ("trafo_tensor", "trafo_tokenizer", "trafo_corpus")
-EMPTY = {"trafo_dropout": "off", "trafo_string_view": "empty", "strings": "none"}
+ARRAYS = ("strings", "ids", "biases")
+EMPTY = {"trafo_dropout": "off", "trafo_string_view": "empty", **{kind: "none" for kind in ARRAYS}}
 
 
 class Member:
@@ -21,8 +22,8 @@ class Member:
             raise SystemExit(f"structs: {struct}.{self.name} has unknown keys")
         if self.type not in C and self.type not in HANDLES and not self.enum:
             raise SystemExit(f"structs: {struct}.{self.name} has the unknown type {self.type}")
-        if (self.type == "reserved") == (self.doc is not None) or (self.type == "strings") != (self.count is not None):
-            raise SystemExit(f"structs: {struct}.{self.name} needs a doc, and strings the name of their count")
+        if (self.type == "reserved") == (self.doc is not None) or (self.type in ARRAYS) != (self.count is not None):
+            raise SystemExit(f"structs: {struct}.{self.name} needs a doc, and an array the name of its count")
 
     def c(self):
         kind = f"const {self.type} *" if self.type in HANDLES else "int32_t" if self.enum else C[self.type]

@@ -426,6 +426,7 @@ int main(void) {
   test_freezing();
   test_states_and_logits();
   test_ids();
+  test_generation();
   test_cancelling();
   test_progress();
   test_own_networks();

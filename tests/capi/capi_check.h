@@ -72,6 +72,7 @@ void test_edges(void);
 void test_freezing(void);
 void test_states_and_logits(void);
 void test_ids(void);
+void test_generation(void);
 void test_cancelling(void);
 void test_progress(void);
 void test_own_networks(void);

@@ -92,7 +92,7 @@ def main():
     known = {}
     failures = checked = foreign = 0
     for document in documents:
-        default = "translate" if document.endswith("translating.md") else "train"
+        default = next((name for page, name in (("translating.md", "translate"), ("generating.md", "generate")) if document.endswith(page)), "train")
         with open(document, encoding="utf-8") as file:
             text = file.read()
         for command, flag in foreign_mentions(text):

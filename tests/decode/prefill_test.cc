@@ -130,6 +130,37 @@ TEST_P(Prefill, EqualsTheSamePromptsTokenByToken) {
   }
 }
 
+// Further tokens of rows that have a past, and rows that get none.
+TEST_P(Prefill, ContinuesRows) {
+  const std::vector<int32_t> more[2] = {{7, 8, 9, 10, 11}, {12, 4}};
+  for (const bool fused : {true, false})
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const auto model = random_model(*context_, GetParam().config, 3, dtype);
+      if (model->spec().has_encoder()) return;
+      context_->set_fused_kernels(fused);
+      const auto start = [&](const Sentences& sources, int64_t capacity) {
+        return model->start_decoding(*context_, batch_of(*context_, model->config(), sources),
+                                     capacity);
+      };
+      DecodeState state = start(kSources, 20);
+      model->prefill(*context_, state, kPrompts);
+      const auto found = to_doubles(
+          *context_, model->prefill(*context_, state, Sentences{more[0], {}, more[1], {5}}));
+      EXPECT_EQ(state.cache.lengths(), (std::vector<int32_t>{12, 1, 5, 10}));
+      std::vector<double> expected;
+      for (const auto& [row, tokens] : std::initializer_list<std::pair<size_t, Sentences>>{
+               {0, {more[0]}}, {2, {more[1]}}, {3, {{5}}}}) {
+        Sentences whole = {kPrompts[row]};
+        whole[0].insert(whole[0].end(), tokens[0].begin(), tokens[0].end());
+        DecodeState own = start({kSources[row]}, 20);
+        const auto logits = to_doubles(*context_, model->prefill(*context_, own, whole));
+        expected.insert(expected.end(), logits.begin(), logits.end());
+      }
+      EXPECT_LE(difference_of(found, expected), dtype == DType::f64 ? 1e-12 : 1e-4);
+      context_->set_fused_kernels(true);
+    }
+}
+
 TEST_P(Prefill, RowsOfOnePromptShareIt) {
   const auto model = random_model(*context_, GetParam().config, 3);
   const Batch batch = batch_of(*context_, model->config(), kSources);
@@ -168,14 +199,15 @@ TEST_P(Prefill, RefusesWhatDoesNotFit) {
               model->prefill(*context_, state, Sentences(3, {4, 5}));
             }),
             "SHAPE_MISMATCH: 3 prompts for 4 rows");
+  if (!model->spec().has_encoder()) return;
+  constexpr const char* kWholeRows =
+      "INVALID_ARGUMENT: with an encoder, every row is empty and gets a token at least";
   EXPECT_EQ(error_text([&] {
               model->prefill(*context_, state, Sentences{{4}, {}, {4}, {4}});
             }),
-            "INVALID_ARGUMENT: the cache has room for 32 tokens a row; row 1 holds 0 and cannot "
-            "take 0 more");
+            kWholeRows);
   model->prefill(*context_, state, kPrompts);
-  EXPECT_EQ(error_text([&] { model->prefill(*context_, state, kPrompts); }),
-            "INVALID_ARGUMENT: several tokens a row can only be appended to empty rows");
+  EXPECT_EQ(error_text([&] { model->prefill(*context_, state, kPrompts); }), kWholeRows);
 }
 
 TEST_P(Prefill, TranslationsDoNotDependOnTheBatch) {

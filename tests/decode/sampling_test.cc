@@ -22,6 +22,14 @@ struct Choice {
   int32_t id;
 };
 
+// Cuts what is improbable beside the most probable one.
+std::vector<Choice> likely(std::vector<Choice> choices, double min_p) {
+  double most = 0;
+  for (const Choice& choice : choices) most = std::max(most, choice.probability);
+  std::erase_if(choices, [&](const Choice& choice) { return choice.probability < min_p * most; });
+  return choices;
+}
+
 // The tokens that may be drawn: after top_k and top_p in falling order, else in the order of the
 // vocabulary.
 std::vector<Choice> choices_of(const DecodeOptions& options, const std::vector<double>& log_p,
@@ -37,7 +45,7 @@ std::vector<Choice> choices_of(const DecodeOptions& options, const std::vector<d
       continue;
     choices.push_back({std::exp(log_p[id] / draw.temperature) / total, token});
   }
-  if (draw.top_k == 0 && draw.top_p == 1) return choices;
+  if (draw.top_k == 0 && draw.top_p == 1) return likely(std::move(choices), draw.min_p);
   std::stable_sort(choices.begin(), choices.end(),
                    [](const Choice& a, const Choice& b) { return a.probability > b.probability; });
   if (draw.top_k > 0 && draw.top_k < static_cast<int64_t>(choices.size()))
@@ -51,7 +59,7 @@ std::vector<Choice> choices_of(const DecodeOptions& options, const std::vector<d
       break;
     }
   }
-  return choices;
+  return likely(std::move(choices), draw.min_p);
 }
 
 Hypothesis drawn_by_definition(Context& context, const Model& model,
@@ -80,9 +88,14 @@ Hypothesis drawn_by_definition(Context& context, const Model& model,
   return result;
 }
 
-DecodeOptions sampling(double temperature, int64_t top_k, double top_p) {
+DecodeOptions sampling(double temperature, int64_t top_k, double top_p, double min_p = 0) {
   DecodeOptions options;
-  options.sampling = {true, temperature, top_k, top_p, 7, 0};
+  options.sampling = {.on = true,
+                      .temperature = temperature,
+                      .top_k = top_k,
+                      .top_p = top_p,
+                      .min_p = min_p,
+                      .seed = 7};
   options.max_length = 9;
   options.n_best = 3;
   return options;
@@ -99,7 +112,8 @@ TEST_P(Sampling, DrawsWhatTheDefinitionSaysInAnyBatch) {
   const Sentences sources = random_sentences(5, 9, 13, 4);
   for (DecodeOptions options :
        {sampling(1, 0, 1), sampling(0.7, 0, 1), sampling(1, 4, 1), sampling(1.5, 0, 0.6),
-        sampling(0.9, 5, 0.8), sampling(1, kLargestTopK, 1)}) {
+        sampling(0.9, 5, 0.8), sampling(1, kLargestTopK, 1), sampling(1.5, 0, 1, 0.2),
+        sampling(1.5, 7, 0.95, 0.3)}) {
     options.min_length = 2;
     for (const int64_t batch : {1, 20, 4096}) {
       options.batch_tokens = batch;

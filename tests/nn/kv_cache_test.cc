@@ -166,15 +166,39 @@ TEST_F(KvCacheTest, LivesInAStorageThatIsGiven) {
             "SHAPE_MISMATCH: a storage of shape [2, 13, 4] is not for 4 rows of 4 tokens");
 }
 
+// Rows of a conversation: some get several tokens, some none, some lose their last ones.
+TEST_F(KvCacheTest, RowsGrowByAnyNumberOfTokens) {
+  nn::KvCache cache(*context_, {.layers = kLayers, .kv_width = kKvWidth}, 3, 9);
+  append(cache, {3, 1, 4}, {1, 2, 3});
+  append(cache, {0, 4, 1}, {1, 2, 3});
+  EXPECT_FALSE(cache.is_prefill());
+  EXPECT_EQ(cache.longest_after(), 5);
+  EXPECT_EQ(cache.sequences().longest, 4);
+  EXPECT_EQ(context_->values<int32_t>(cache.sequences().cu_seqlens),
+            (std::vector<int32_t>{0, 4, 5}));
+  EXPECT_EQ(context_->values<int32_t>(cache.sequences().positions),
+            (std::vector<int32_t>{1, 2, 3, 4, 4}));
+  EXPECT_EQ(context_->values<int32_t>(cache.key_end()), (std::vector<int32_t>{14, 23}));
+  expect_rows(cache, {1, 2, 3});
+  cache.truncate(2, 1);
+  append(cache, {1, 0, 2}, {1, 2, 3});
+  EXPECT_EQ(cache.lengths(), (std::vector<int32_t>{4, 5, 3}));
+  expect_rows(cache, {1, 2, 3});
+  EXPECT_EQ(error_text([&] { cache.truncate(1, 6); }),
+            "INVALID_ARGUMENT: row 1 holds 5 tokens and cannot keep 6");
+  EXPECT_EQ(error_text([&] { cache.truncate(3, 0); }),
+            "INVALID_ARGUMENT: there is no row 3, there are 3");
+}
+
 TEST_F(KvCacheTest, RefusesWhatItHasNoRoomFor) {
   nn::KvCache cache(*context_, {.layers = kLayers, .kv_width = kKvWidth}, 2, 3);
   append(cache, {3, 2}, {1, 2});
-  const std::vector<int32_t> one_each = {1, 1}, none = {0, 1};
+  const std::vector<int32_t> one_each = {1, 1}, none = {0, 0};
   EXPECT_EQ(error_text([&] { cache.begin_append(*context_, one_each); }),
             "INVALID_ARGUMENT: the cache has room for 3 tokens a row; row 0 holds 3 and cannot "
             "take 1 more");
   EXPECT_EQ(error_text([&] { cache.begin_append(*context_, none); }),
-            "INVALID_ARGUMENT: several tokens a row can only be appended to empty rows");
+            "INVALID_ARGUMENT: no row gets a token");
   EXPECT_EQ(error_text([&] { cache.begin_append(*context_, std::vector<int32_t>{1}); }),
             "SHAPE_MISMATCH: 1 counts of new tokens for 2 rows");
   EXPECT_EQ(error_text([&] { cache.grow(*context_, 2); }),

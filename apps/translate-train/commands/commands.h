@@ -17,6 +17,7 @@ Action add_train(CLI::App& app);
 Action add_vocab(CLI::App& app);
 Action add_shortlist(CLI::App& app);
 Action add_translate(CLI::App& app);
+Action add_generate(CLI::App& app);
 Action add_score(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_info(CLI::App& app);

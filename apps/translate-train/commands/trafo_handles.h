@@ -34,6 +34,7 @@ using Group = Handle<trafo_group, trafo_group_free>;
 using Trainer = Handle<trafo_trainer, trafo_trainer_free>;
 using Shortlist = Handle<trafo_shortlist, trafo_shortlist_free>;
 using Translations = Handle<trafo_translations, trafo_translations_free>;
+using Generator = Handle<trafo_generator, trafo_generator_free>;
 
 // make<Model>(trafo_model_load, context.get(), path.data(), path.size())
 template <typename H, typename Function, typename... Arguments>

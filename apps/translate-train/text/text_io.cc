@@ -233,13 +233,21 @@ void LineWriter::show(std::string_view line) {
   put(terminal_text(line));
 }
 
+void LineWriter::add(std::string_view text) {
+  if (!is_terminal_) return put_part(text);
+  for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+    show(text.substr(0, end));
+  put_part(terminal_text(text));
+}
+
 void LineWriter::put(std::string_view line) {
-  if (gzip_) {
-    gzip_->write(line, Z_NO_FLUSH);
-    return gzip_->write("\n", Z_NO_FLUSH);
-  }
-  write_bytes(line);
-  if (std::fputc('\n', file_) == EOF) failed();
+  put_part(line);
+  put_part("\n");
+}
+
+void LineWriter::put_part(std::string_view text) {
+  if (gzip_) return gzip_->write(text, Z_NO_FLUSH);
+  write_bytes(text);
 }
 
 void LineWriter::write_bytes(std::string_view bytes) {

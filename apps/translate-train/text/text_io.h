@@ -66,6 +66,8 @@ class LineWriter {
   LineWriter& operator=(const LineWriter&) = delete;
   // The line and a line break. On a terminal, as show().
   void write(std::string_view line);
+  // Text without a line break after it; it may have some inside. On a terminal, lines as show().
+  void add(std::string_view text);
   // Writes a line for a person: terminal_text() of it, on a terminal and in a file.
   void show(std::string_view line);
   void flush();
@@ -75,6 +77,7 @@ class LineWriter {
   struct Gzip;
   [[noreturn]] void failed() const;
   void put(std::string_view line);
+  void put_part(std::string_view text);
   void write_bytes(std::string_view bytes);
   std::string name_;
   FILE* file_ = nullptr;

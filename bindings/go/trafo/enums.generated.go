@@ -894,12 +894,15 @@ const (
 	FinishLength FinishReason = C.TRAFO_FINISH_LENGTH
 	// No token was allowed to follow, by no_repeat_ngram_size or min_length.
 	FinishBlocked FinishReason = C.TRAFO_FINISH_BLOCKED
+	// Of a generation alone: a stop string or a stop token.
+	FinishStop FinishReason = C.TRAFO_FINISH_STOP
 )
 
 var wordsOfFinishReason = words[FinishReason]{
 	{FinishEnd, []string{"end"}},
 	{FinishLength, []string{"length"}},
 	{FinishBlocked, []string{"blocked"}},
+	{FinishStop, []string{"stop"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -26,6 +26,13 @@ type TranslateOptions struct {
 	// multiplied otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text
 	// (no EndSource), tokens of that text count as well. Default 1.
 	RepetitionPenalty float64 `json:"repetition_penalty,omitzero"`
+	// Subtracted from the logit of each token that was generated before, however often (OpenAI's
+	// presence_penalty). A negative number makes such tokens more probable. Tokens of a prompt, a source or a
+	// given beginning do not count. Default 0.
+	PresencePenalty float64 `json:"presence_penalty,omitzero"`
+	// Subtracted from the logit of a token for each time that it was generated before (OpenAI's
+	// frequency_penalty). Otherwise as PresencePenalty. Default 0.
+	FrequencyPenalty float64 `json:"frequency_penalty,omitzero"`
 	// No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm
 	// continues a text (no EndSource), n-grams of that text count as well. Default 0: any may repeat.
 	NoRepeatNgramSize int `json:"no_repeat_ngram_size,omitzero"`
@@ -74,6 +81,8 @@ func (o *TranslateOptions) fromC(c *C.trafo_translate_options) {
 	o.MinLength = int(c.min_length)
 	o.BatchTokens = int(c.batch_tokens)
 	o.RepetitionPenalty = float64(c.repetition_penalty)
+	o.PresencePenalty = float64(c.presence_penalty)
+	o.FrequencyPenalty = float64(c.frequency_penalty)
 	o.NoRepeatNgramSize = int(c.no_repeat_ngram_size)
 	o.WordScores = c.word_scores != 0
 	o.Alignment = c.alignment != 0
@@ -109,6 +118,12 @@ func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
 	}
 	if o.RepetitionPenalty != 0 {
 		c.repetition_penalty = C.double(o.RepetitionPenalty)
+	}
+	if o.PresencePenalty != 0 {
+		c.presence_penalty = C.double(o.PresencePenalty)
+	}
+	if o.FrequencyPenalty != 0 {
+		c.frequency_penalty = C.double(o.FrequencyPenalty)
 	}
 	if o.NoRepeatNgramSize != 0 {
 		c.no_repeat_ngram_size = C.int64_t(o.NoRepeatNgramSize)
@@ -158,6 +173,9 @@ type Sampling struct {
 	// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv
 	// 1904.09751). Default 1.
 	TopP float64 `json:"top_p,omitzero"`
+	// Of the tokens that TopK and TopP leave, only those with at least this share of the probability of the most
+	// probable token (transformers' MinPLogitsWarper; Nguyen et al., arXiv 2407.01082). Default 0: all.
+	MinP float64 `json:"min_p,omitzero"`
 	// Seed of the draws. Default 1.
 	Seed Optional[uint64] `json:"seed,omitzero"`
 	// Number of the first line, so that a text in several calls is drawn as in one. Default 0.
@@ -168,6 +186,7 @@ func (o *Sampling) fromC(c *C.trafo_translate_options) {
 	o.Temperature = float64(c.temperature)
 	o.TopK = int(c.top_k)
 	o.TopP = float64(c.top_p)
+	o.MinP = float64(c.min_p)
 	o.Seed = Some(uint64(c.seed))
 	o.FirstLine = int(c.first_line)
 }
@@ -181,6 +200,9 @@ func (o *Sampling) toC(c *C.trafo_translate_options) {
 	}
 	if o.TopP != 0 {
 		c.top_p = C.double(o.TopP)
+	}
+	if o.MinP != 0 {
+		c.min_p = C.double(o.MinP)
 	}
 	if value, given := o.Seed.Get(); given {
 		c.seed = C.uint64_t(value)

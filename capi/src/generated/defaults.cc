@@ -113,6 +113,12 @@ trafo_factorize_options trafo::capi::defaults(const trafo_factorize_options*) {
   return c;
 }
 
+trafo_generation_options trafo::capi::defaults(const trafo_generation_options*) {
+  trafo_generation_options c{};
+  c.struct_size = sizeof c;
+  return c;
+}
+
 // Made when the library is loaded: an engine's struct may have a list on the heap, and _init allocates nothing.
 static const trafo_model_config kModelConfig = capi::to_c(ModelConfig{});
 trafo_model_config trafo::capi::defaults(const trafo_model_config*) { return kModelConfig; }
@@ -174,6 +180,10 @@ trafo_error* trafo_sparsify_options_init(trafo_sparsify_options* options, size_t
 }
 
 trafo_error* trafo_factorize_options_init(trafo_factorize_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) { init_options(call, options, struct_size, defaults(options)); });
+}
+
+trafo_error* trafo_generation_options_init(trafo_generation_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) { init_options(call, options, struct_size, defaults(options)); });
 }
 

@@ -19,6 +19,7 @@ trafo_quantize_options defaults(const trafo_quantize_options*);
 trafo_prune_options defaults(const trafo_prune_options*);
 trafo_sparsify_options defaults(const trafo_sparsify_options*);
 trafo_factorize_options defaults(const trafo_factorize_options*);
+trafo_generation_options defaults(const trafo_generation_options*);
 trafo_model_config defaults(const trafo_model_config*);
 trafo_trainer_options defaults(const trafo_trainer_options*);
 trafo_translate_options defaults(const trafo_translate_options*);

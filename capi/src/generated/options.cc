@@ -131,6 +131,7 @@ static_assert(static_cast<int32_t>(PeriodUnit::epochs) == TRAFO_UNIT_EPOCHS);
 static_assert(static_cast<int32_t>(FinishReason::end) == TRAFO_FINISH_END);
 static_assert(static_cast<int32_t>(FinishReason::length) == TRAFO_FINISH_LENGTH);
 static_assert(static_cast<int32_t>(FinishReason::blocked) == TRAFO_FINISH_BLOCKED);
+static_assert(static_cast<int32_t>(FinishReason::stop) == TRAFO_FINISH_STOP);
 static_assert(static_cast<int32_t>(TrainEventKind::started) == TRAFO_EVENT_STARTED);
 static_assert(static_cast<int32_t>(TrainEventKind::resumed) == TRAFO_EVENT_RESUMED);
 static_assert(static_cast<int32_t>(TrainEventKind::checkpoint_refused) == TRAFO_EVENT_CHECKPOINT_REFUSED);
@@ -460,6 +461,8 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.min_length = o.decode.min_length;
   c.batch_tokens = o.decode.batch_tokens;
   c.repetition_penalty = o.decode.repetition_penalty;
+  c.presence_penalty = o.decode.presence_penalty;
+  c.frequency_penalty = o.decode.frequency_penalty;
   c.no_repeat_ngram_size = o.decode.no_repeat_ngram_size;
   c.word_scores = o.decode.word_scores ? 1 : 0;
   c.alignment = o.decode.alignment ? 1 : 0;
@@ -472,6 +475,7 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.temperature = o.decode.sampling.temperature;
   c.top_k = o.decode.sampling.top_k;
   c.top_p = o.decode.sampling.top_p;
+  c.min_p = o.decode.sampling.min_p;
   c.seed = o.decode.sampling.seed;
   c.first_line = o.decode.sampling.first_line;
   c.shortlist_first = o.shortlist.first;
@@ -490,6 +494,8 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.min_length = c.min_length;
   o.decode.batch_tokens = c.batch_tokens;
   o.decode.repetition_penalty = c.repetition_penalty;
+  o.decode.presence_penalty = c.presence_penalty;
+  o.decode.frequency_penalty = c.frequency_penalty;
   o.decode.no_repeat_ngram_size = c.no_repeat_ngram_size;
   o.decode.word_scores = call.flag(c.word_scores, "word_scores");
   o.decode.alignment = call.flag(c.alignment, "alignment");
@@ -502,6 +508,7 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.sampling.temperature = c.temperature;
   o.decode.sampling.top_k = c.top_k;
   o.decode.sampling.top_p = c.top_p;
+  o.decode.sampling.min_p = c.min_p;
   o.decode.sampling.seed = c.seed;
   o.decode.sampling.first_line = c.first_line;
   o.shortlist.first = c.shortlist_first;

@@ -290,26 +290,22 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
 
 Tensor attention_decode(Context& context, const AttentionInput& q, const AttentionInput& k,
                         const AttentionInput& v, const Tensor& key_begin, const Tensor& key_end,
-                        const AttentionOptions& options, const Tensor& row_numbers) {
+                        const AttentionOptions& options, const Tensor& cu_seqlens_q) {
   constexpr const char* op = "attention_decode";
   const OpRange range(context, op, q.tensor, k.tensor, v.tensor);
   check_attention_inputs(context, op, q, k, v, options);
   require(!context.needs_grad({q.tensor, k.tensor, v.tensor}), ErrorCode::unsupported, op,
           "decoding has no backward; run it under no-grad or detach its inputs");
   require(!options.mask.defined(), ErrorCode::unsupported, op, "decoding takes no mask");
-  const AttentionRanges ranges =
-      decode_ranges(context, op, q.tensor.dim(0), key_begin, key_end, k.tensor.dim(0), options);
   const int64_t rows = q.tensor.dim(0);
-  Tensor queries = row_numbers;
+  Tensor queries = cu_seqlens_q;
   if (!queries.defined()) {
     std::vector<int32_t> numbers(static_cast<size_t>(rows + 1));
     std::iota(numbers.begin(), numbers.end(), 0);
     queries = context.from_values<int32_t>(numbers, {rows + 1});
   }
-  check_row_numbers(context, op, queries, "row_numbers");
-  require(queries.numel() == rows + 1, ErrorCode::shape_mismatch, op,
-          "row_numbers must have one entry more than there are rows, ", rows, ", got ",
-          queries.numel());
+  const AttentionRanges ranges =
+      decode_ranges(context, op, rows, queries, key_begin, key_end, k.tensor.dim(0), options);
   if (!context.fused_kernels())
     return attention_padded(context, q, k, v, ranges,
                             {ints(queries), ints(queries, 1), ints(key_begin), ints(key_end)},

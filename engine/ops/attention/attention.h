@@ -112,8 +112,8 @@ struct AttentionOptions {
   // Longest sequence of each side; 0: unknown. INVALID_ARGUMENT on the CPU if it is not. With both
   // given, an accelerator does not copy cu_seqlens (or the key ranges) back to the host to validate
   // them, which would wait for the device. There they are upper bounds, and the caller answers for
-  // them: BatchBucket takes them from the lengths on the host. attention_decode uses max_keys only,
-  // an upper bound on the CPU, too.
+  // them: BatchBucket takes them from the lengths on the host. For attention_decode both are upper
+  // bounds on the CPU, too, and 0 queries are one.
   int64_t max_queries = 0, max_keys = 0;
   // [sequences, heads, queries, keys], each 1 or the number of sequences, heads, and the lengths of
   // the longest sequences; undefined: no mask. int32: what is not 0 is masked. Of the dtype of q:
@@ -133,13 +133,14 @@ Tensor attention_reference(Context& context, const AttentionInput& q, const Atte
                            const AttentionInput& v, const Tensor& cu_seqlens_q,
                            const Tensor& cu_seqlens_k, const AttentionOptions& options);
 
-// One query row per sequence against key ranges anywhere in k and v: decoding with a KV cache.
-// key_begin, key_end [rows] int32; ranges may overlap (hypotheses of a beam share their source).
-// row_numbers [rows + 1] int32 holds 0, 1, ... rows; if undefined, the call uploads it. Not
-// recorded.
+// Queries against key ranges anywhere in k and v: decoding with a KV cache. key_begin, key_end
+// [sequences] int32; ranges may overlap (hypotheses of a beam share their source). cu_seqlens_q
+// [sequences + 1] int32; if undefined, each sequence has one query, and the call uploads the
+// numbers. With options.max_queries, a sequence has at most so many queries, otherwise it has one.
+// Not recorded.
 Tensor attention_decode(Context& context, const AttentionInput& q, const AttentionInput& k,
                         const AttentionInput& v, const Tensor& key_begin, const Tensor& key_end,
-                        const AttentionOptions& options, const Tensor& row_numbers = {});
+                        const AttentionOptions& options, const Tensor& cu_seqlens_q = {});
 
 }  // namespace ops
 }  // namespace trafo

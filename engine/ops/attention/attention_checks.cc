@@ -86,19 +86,31 @@ AttentionRanges packed_ranges(const Context& context, std::string_view op,
   return ranges;
 }
 
-AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t rows,
-                              const Tensor& key_begin, const Tensor& key_end, int64_t key_rows,
+AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t query_rows,
+                              const Tensor& cu_seqlens_q, const Tensor& key_begin,
+                              const Tensor& key_end, int64_t key_rows,
                               const ops::AttentionOptions& options) {
+  check_row_numbers(context, op, cu_seqlens_q, "cu_seqlens_q");
   check_row_numbers(context, op, key_begin, "key_begin");
   check_row_numbers(context, op, key_end, "key_end");
-  require(key_begin.numel() == rows && key_end.numel() == rows, ErrorCode::shape_mismatch, op,
-          "key_begin and key_end must have an entry for each of the ", rows, " query rows, got ",
-          key_begin.numel(), " and ", key_end.numel());
+  const int64_t sequences = cu_seqlens_q.numel() - 1;
+  require(key_begin.numel() == sequences && key_end.numel() == sequences, ErrorCode::shape_mismatch,
+          op, "key_begin and key_end must have an entry for each of the ", sequences,
+          " sequences of queries, got ", key_begin.numel(), " and ", key_end.numel());
+  const bool one_each = options.max_queries <= 1;
+  require(!one_each || sequences == query_rows, ErrorCode::shape_mismatch, op, "there are ",
+          query_rows, " query rows for ", sequences, " sequences, which have one query each");
   AttentionRanges ranges;
-  ranges.sequences = rows;
-  ranges.max_queries = rows > 0 ? 1 : 0;
+  ranges.sequences = sequences;
+  ranges.max_queries = query_rows > 0 ? std::max<int64_t>(1, options.max_queries) : 0;
   ranges.max_keys = options.max_keys;
   if (!must_read(context, options.max_keys > 0)) return ranges;
+  if (!one_each) {
+    const HostInts queries(context, cu_seqlens_q);
+    const int64_t most = longest_sequence_of(op, queries.span(), "cu_seqlens_q", query_rows);
+    require(most <= options.max_queries, ErrorCode::invalid_argument, op, "max_queries is ",
+            options.max_queries, ", the longest sequence has ", most);
+  }
   const HostInts begins(context, key_begin), ends(context, key_end);
   int64_t longest = 0;
   for (size_t i = 0; i < begins.size(); ++i) {

@@ -35,9 +35,11 @@ AttentionRanges packed_ranges(const Context& context, std::string_view op,
                               const Tensor& cu_seqlens_k, int64_t key_rows,
                               const ops::AttentionOptions& options);
 
-// Throws unless begin and end are [rows] and 0 <= begin <= end <= key_rows; reads them as above.
-AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t rows,
-                              const Tensor& key_begin, const Tensor& key_end, int64_t key_rows,
+// Throws unless begin and end are [sequences], 0 <= begin <= end <= key_rows, and cu_seqlens_q has
+// the query rows of as many sequences, one each where no more are allowed; reads them as above.
+AttentionRanges decode_ranges(const Context& context, std::string_view op, int64_t query_rows,
+                              const Tensor& cu_seqlens_q, const Tensor& key_begin,
+                              const Tensor& key_end, int64_t key_rows,
                               const ops::AttentionOptions& options);
 
 // Throws unless the mask of the options is undefined or fits `ranges`.

@@ -236,6 +236,11 @@ std::string Tokenizer::continuation(std::span<const int32_t> before,
   return text.starts_with(begin) ? text.substr(begin.size()) : decode(ids);
 }
 
+size_t Tokenizer::open_tail(std::span<const int32_t> ids) const {
+  for (const int32_t id : ids) model_->check_id(id);
+  return model_->open_tail(ids);
+}
+
 int32_t Tokenizer::vocab_size() const noexcept {
   return model_->vocab_size();
 }

@@ -90,6 +90,10 @@ class Tokenizer {
   std::string decode(std::span<const int32_t> ids) const;
   // The text that `ids` add to the text of `before`. Alone they would lose a space in front.
   std::string continuation(std::span<const int32_t> before, std::span<const int32_t> ids) const;
+  // How many of the last tokens have a text that a token after them can change: they are bytes of a
+  // character that is not complete, or are shown otherwise if a wrong byte follows. The text of the
+  // tokens before is the beginning of every longer text.
+  size_t open_tail(std::span<const int32_t> ids) const;
 
   int32_t vocab_size() const noexcept;
   // For these, INVALID_ARGUMENT: id is not 0 to vocab_size() - 1.
@@ -139,6 +143,7 @@ class Tokenizer::Model {
   virtual int32_t vocab_size() const noexcept = 0;
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  virtual size_t open_tail(std::span<const int32_t> /*ids*/) const { return 0; }
   virtual const std::string& token(int32_t id) const = 0;
   virtual int32_t id(std::string_view token) const = 0;
   virtual bool continues_character(int32_t id) const = 0;

@@ -169,6 +169,10 @@
   wrong("batch_tokens", batch_tokens, -1) \
   wrong("repetition_penalty", repetition_penalty, -1) \
   wrong("repetition_penalty", repetition_penalty, NAN) \
+  wrong("presence_penalty", presence_penalty, 3) \
+  wrong("presence_penalty", presence_penalty, NAN) \
+  wrong("frequency_penalty", frequency_penalty, 3) \
+  wrong("frequency_penalty", frequency_penalty, NAN) \
   wrong("no_repeat_ngram_size", no_repeat_ngram_size, -1) \
   wrong("word_scores", word_scores, 2) \
   wrong("alignment", alignment, 2) \
@@ -183,6 +187,8 @@
   wrong("top_k", top_k, -1) \
   wrong("top_p", top_p, -1) \
   wrong("top_p", top_p, NAN) \
+  wrong("min_p", min_p, -1) \
+  wrong("min_p", min_p, NAN) \
   wrong("shortlist_first", shortlist_first, -1) \
   wrong("shortlist_best", shortlist_best, -1) \
   wrong("end_source", end_source, 99) \

@@ -76,7 +76,7 @@ class Writer:
             elif kind_of(m.ctype):
                 self.bend(path, "NULL", "either", f"{own} = NULL;")
                 self.handles(path, own, kind_of(m.ctype), "refused")
-            elif m.ctype == "const trafo_string_view *":  # its count is 0
+            elif m.ctype in ("const trafo_string_view *", "const int32_t *", "const trafo_token_bias *"):  # its count is 0
                 self.bend(path, "NULL", "either", f"{own} = NULL;")
             elif m.name in rules.LAYERS:
                 self.bend(path, "INT64_MAX", "refused", f"{own}[0] = 255;")

@@ -53,7 +53,8 @@ typedef struct world {
   trafo_trainer* trainer;
   trafo_translations* translations;
   trafo_shortlist* shortlist;
-  trafo_group* group; /* of one rank */
+  trafo_group* group;         /* of one rank */
+  trafo_generator* generator; /* nothing is in flight */
   trafo_model_config config;
   struct {
     char tokenizer[256], shortlist[256], tsv[256], text[256], model[256], import[256],
@@ -83,9 +84,11 @@ trafo_trainer* fresh_saver(void);     /* with a run directory */
 trafo_trainer* fresh_validated(void); /* and a best checkpoint in it */
 /* 0: without an adapter, 1: with one, 2: merged, 3: with a teacher instead, 4: with a reference */
 trafo_model* fresh_adapted(int state);
-trafo_corpus* fresh_preferences(void);    /* of two pairs of answers */
-trafo_model* fresh_language_model(void);  // without an encoder
-const char* fresh_path(void);             /* of nothing yet */
+trafo_corpus* fresh_preferences(void);         /* of two pairs of answers */
+trafo_model* fresh_language_model(void);       // without an encoder
+trafo_model* fresh_prepared_model(void);       /* the same, for inference */
+trafo_generator* fresh_generator(int started); /* 1: with a sequence in flight */
+const char* fresh_path(void);                  /* of nothing yet */
 const trafo_string_view* good_lines(void);
 const trafo_ids_view* good_rows(void);     /* each with its end */
 const trafo_ids_view* good_prefixes(void); /* without */

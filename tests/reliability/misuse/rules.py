@@ -21,7 +21,7 @@ def symbol(cls):
 
 HANDLES = {"trafo_error", "trafo_context", "trafo_tensor", "trafo_cancel", "trafo_adamw", "trafo_tokenizer",
            "trafo_corpus", "trafo_model", "trafo_trainer", "trafo_translations", "trafo_shortlist",
-           "trafo_group"}
+           "trafo_group", "trafo_generator"}
 
 # Handles that a function needs others of than its kind's; by parameter, then by name.
 HANDLE_VALUES = {
@@ -61,6 +61,7 @@ NULL = {
     "trafo_trainer_new.tokenizer": "refused", "trafo_model_export.tokenizer": "refused",
     "trafo_trainer_new_in_group.train": "accepted",
     "trafo_model_set_special_tokens.further_ends": "refused",  # with a count of 1
+    **{f"trafo_generator_{call}.{options}": "accepted" for call in ("start", "start_ids") for options in ("options", "generation")},
 }
 
 OUTPUTS = {"int32_t *": None, "int64_t *": None, "double *": None, "size_t *": None, "char **": "trafo_string_free",
@@ -167,6 +168,12 @@ GOOD = {
                                          "handles": ("@", "trafo_corpus")},
     "trafo_score_text.model": {"field": "trafo_model *model, *model_v;", "good": "@ = @_v = fresh_language_model();",
                                "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")},
+    "trafo_generator_new.model": {"field": "trafo_model *model, *model_v;", "good": "@ = @_v = fresh_prepared_model();",
+                                  "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")},
+    **{f"trafo_generator_{call}.generator": {
+        "field": f"{const}trafo_generator *generator; trafo_generator *generator_v;", "good": f"@ = @_v = fresh_generator({started});",
+        "clean": "trafo_generator_free(@_v);", "handles": ("@", "trafo_generator")}
+       for call, const, started in [("start", "", 0), ("start_ids", "", 0), ("next", "", 1), ("end", "", 1), ("get_alternatives", "const ", 1)]},
     "trafo_trainer_load_best.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_validated();",
                                         "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
     "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
@@ -323,7 +330,7 @@ VALUES = {
     "trafo_translate_ids.count": "3", "trafo_force_decode_ids.count": "3", "trafo_corpus_new_ids.count": "3",
     "trafo_model_hidden_states_ids.count": "3", "trafo_model_logits_ids.count": "3",
     "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_metric_score.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
-    "frozen_count": "1",
+    "frozen_count": "1", "trafo_generator_start.count": "3", "trafo_generator_start_ids.count": "3", "kept_sequences": "1", "sequence": "0",
     "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
     "trafo_sentence_scores.count": "3",
     "reference_sets": "1",
@@ -353,10 +360,11 @@ def value(function, name, ctype):
 ENUMS = {"bits", "copy", "device", "distribution", "format", "metric", "precision", "unit", "weights", "which"}
 FLAGS = {"add_generation_prompt", "keep_graphs", "lowercase", "recorded", "recording", "requires_grad"}
 ANY = {"code", "dropout_id", "first_line", "identity", "ignore_label", "step"}
-INDEXES = {"index", "id", "eos"}
-COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
+INDEXES = {"index", "id", "eos", "sequence"}
+COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "stop_count", "stop_token_count",
+          "banned_token_count", "logit_bias_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
-QUANTITIES = {"best", "capacity", "hosts", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
+QUANTITIES = {"best", "capacity", "hosts", "kept_sequences", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
               "target_tokens", "update", "value"}
 # Any sign means something: a dimension counted from the end, no padding.
 SIGNED = {"padding_id", "bos", "pad", "unk"}

@@ -291,6 +291,23 @@ trafo_model* fresh_language_model(void) {
   must(trafo_model_new(w.context, &config, 1, &model));
   return model;
 }
+trafo_model* fresh_prepared_model(void) {
+  trafo_model* model = fresh_language_model();
+  must(trafo_model_set_special_tokens(
+      model, &(trafo_special_tokens){TRAFO_TOKEN_UNK, TRAFO_TOKEN_BOS, TRAFO_TOKEN_EOS, -1}, NULL,
+      0));
+  must(trafo_model_prepare_inference(model));
+  return model;
+}
+trafo_generator* fresh_generator(int started) {
+  trafo_generator* generator = NULL;
+  trafo_model* model = fresh_prepared_model();
+  must(trafo_generator_new(model, w.tokenizer, 1, &generator));
+  trafo_model_free(model);
+  int64_t first;
+  if (started) must(trafo_generator_start(generator, good_lines(), 1, NULL, NULL, &first));
+  return generator;
+}
 trafo_model* fresh_adapted(int state) {
   trafo_model* model = NULL;
   must(trafo_model_new(w.context, &w.config, 1, &model));
@@ -361,6 +378,8 @@ void* fresh(int kind) {
       must(trafo_group_new(w.context, NULL, id, sizeof id, (trafo_group**)&handle));
       return handle;
     }
+    case KIND_trafo_generator:
+      return fresh_generator(0);
     default:
       fprintf(stderr, "world.c makes no handle of kind %d\n", kind);
       _exit(3);
@@ -374,7 +393,8 @@ void* live(int kind) {
       [KIND_trafo_adamw] = w.adamw,         [KIND_trafo_tokenizer] = w.tokenizer,
       [KIND_trafo_corpus] = w.corpus,       [KIND_trafo_model] = w.model,
       [KIND_trafo_trainer] = w.trainer,     [KIND_trafo_translations] = w.translations,
-      [KIND_trafo_shortlist] = w.shortlist, [KIND_trafo_group] = w.group};
+      [KIND_trafo_shortlist] = w.shortlist, [KIND_trafo_group] = w.group,
+      [KIND_trafo_generator] = w.generator};
   return handles[kind];
 }
 
@@ -415,6 +435,9 @@ void free_handle(int kind, void* handle) {
       break;
     case KIND_trafo_group:
       trafo_group_free(handle);
+      break;
+    case KIND_trafo_generator:
+      trafo_generator_free(handle);
       break;
     default:
       fprintf(stderr, "world.c frees no handle of kind %d\n", kind);
@@ -467,6 +490,10 @@ static trafo_error* probe(int kind, void* handle) {
       return trafo_trainer_get_plan(handle, &out.plan, sizeof out.plan);
     case KIND_trafo_translations:
       return trafo_translations_get_truncated(handle, &out.size);
+    case KIND_trafo_generator: {
+      trafo_generation_piece piece;
+      return trafo_generator_next(handle, NULL, &piece, sizeof piece);
+    }
     case KIND_trafo_group:
       return trafo_group_get_info(handle, &out.group, sizeof out.group);
     default: { /* shortlists */
@@ -531,6 +558,7 @@ void world_begin(void) {
   w.free_model = fresh(KIND_trafo_model);
   w.shortlist = fresh(KIND_trafo_shortlist);
   w.group = fresh(KIND_trafo_group);
+  w.generator = fresh(KIND_trafo_generator);
   w.translations = fresh(KIND_trafo_translations);
   w.trainer = fresh(KIND_trafo_trainer);
   read_whole(w.files.tokenizer, &tokenizer_copy, &tokenizer_byte_count);

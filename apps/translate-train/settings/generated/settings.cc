@@ -503,6 +503,14 @@ constexpr SettingSpec kSpecs[] = {
      "above 1: subwords that the translation already has become less probable (default 1)",
      "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
      [](Values& v) -> Slot { return &v.translate.repetition_penalty; }, {"above 0", 0, HUGE_VAL, false, false, false}, {}},
+    {"presence-penalty", "", "Search", "P",
+     "subtracted from the logits of tokens that were generated before (default 0)",
+     "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.translate.presence_penalty; }, {"at least -2 and at most 2", -2, 2, true, true, false}, {}},
+    {"frequency-penalty", "", "Search", "P",
+     "the same for each time that the token was generated (default 0)",
+     "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.translate.frequency_penalty; }, {"at least -2 and at most 2", -2, 2, true, true, false}, {}},
     {"no-repeat-ngram-size", "", "Search", "N",
      "no N subwords in a row occur twice in a translation; 0: any may (default 0)",
      "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
@@ -519,6 +527,10 @@ constexpr SettingSpec kSpecs[] = {
      "the same as --output-sampling nucleus P (default 1)",
      "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
      [](Values& v) -> Slot { return &v.translate.top_p; }, {"above 0 and at most 1", 0, 1, false, true, false}, {}},
+    {"min-p", "", "Sampling, instead of the search", "P",
+     "only subwords with this share of the probability of the most probable one (default 0)",
+     "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.translate.min_p; }, {"at least 0 and at most 1", 0, 1, true, true, true}, {}},
     {"seed", "", "Sampling, instead of the search", "N",
      "the same seed draws the same of a line (default 1)",
      "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
@@ -563,8 +575,8 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
 std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 110); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(110, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(124, 6); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(110, 17); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(127, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -652,10 +664,13 @@ std::span<const MemberFlag> decoding_member_flags() {
       {"beam", "--beam-size"},
       {"begin_source", "--begin-source"},
       {"end_source", "--end-source"},
+      {"frequency_penalty", "--frequency-penalty"},
       {"length_penalty", "--normalize"},
       {"max_length", "--max-length"},
       {"min_length", "--min-length"},
+      {"min_p", "--min-p"},
       {"no_repeat_ngram_size", "--no-repeat-ngram-size"},
+      {"presence_penalty", "--presence-penalty"},
       {"repetition_penalty", "--repetition-penalty"},
       {"seed", "--seed"},
       {"temperature", "--temperature"},

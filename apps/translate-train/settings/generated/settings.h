@@ -136,10 +136,13 @@ enum class Setting : size_t {
   translate_beam_size,
   translate_normalize,
   translate_repetition_penalty,
+  translate_presence_penalty,
+  translate_frequency_penalty,
   translate_no_repeat_ngram_size,
   translate_temperature,
   translate_sampling_topk,
   translate_sampling_topp,
+  translate_min_p,
   translate_seed,
   translate_mini_batch_words,
   eval_tokenize,
@@ -149,7 +152,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 130;
+inline constexpr size_t kSettingCount = 133;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

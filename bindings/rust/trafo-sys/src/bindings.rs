@@ -59,6 +59,7 @@ pub const TRAFO_UNIT_EPOCHS: i32 = 2;
 pub const TRAFO_FINISH_END: i32 = 0;
 pub const TRAFO_FINISH_LENGTH: i32 = 1;
 pub const TRAFO_FINISH_BLOCKED: i32 = 2;
+pub const TRAFO_FINISH_STOP: i32 = 3;
 pub const TRAFO_EVENT_STARTED: i32 = 0;
 pub const TRAFO_EVENT_RESUMED: i32 = 1;
 pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
@@ -3865,6 +3866,10 @@ pub struct trafo_translate_options {
     pub batch_tokens: i64,
     #[doc = " The logit of each token that the translation already has is divided by it if it is positive, and multiplied otherwise\n (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no end_source), tokens of that text\n count as well. Default 1."]
     pub repetition_penalty: f64,
+    #[doc = " Subtracted from the logit of each token that was generated before, however often (OpenAI's presence_penalty). A negative\n number makes such tokens more probable. Tokens of a prompt, a source or a given beginning do not count. Default 0."]
+    pub presence_penalty: f64,
+    #[doc = " Subtracted from the logit of a token for each time that it was generated before (OpenAI's frequency_penalty). Otherwise as\n presence_penalty. Default 0."]
+    pub frequency_penalty: f64,
     #[doc = " No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues a text (no\n end_source), n-grams of that text count as well. Default 0: any may repeat."]
     pub no_repeat_ngram_size: i64,
     #[doc = " Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but\n one."]
@@ -3879,6 +3884,8 @@ pub struct trafo_translate_options {
     pub top_k: i64,
     #[doc = " Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).\n Default 1."]
     pub top_p: f64,
+    #[doc = " Sampling: of the tokens that top_k and top_p leave, only those with at least this share of the probability of the most\n probable token (transformers' MinPLogitsWarper; Nguyen et al., arXiv 2407.01082). Default 0: all."]
+    pub min_p: f64,
     #[doc = " Sampling: seed of the draws. Default 1."]
     pub seed: u64,
     #[doc = " Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0."]
@@ -3909,7 +3916,7 @@ pub struct trafo_translate_options {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 192usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 216usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -3928,46 +3935,52 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, batch_tokens) - 48usize];
     ["Offset of field: trafo_translate_options::repetition_penalty"]
         [::core::mem::offset_of!(trafo_translate_options, repetition_penalty) - 56usize];
+    ["Offset of field: trafo_translate_options::presence_penalty"]
+        [::core::mem::offset_of!(trafo_translate_options, presence_penalty) - 64usize];
+    ["Offset of field: trafo_translate_options::frequency_penalty"]
+        [::core::mem::offset_of!(trafo_translate_options, frequency_penalty) - 72usize];
     ["Offset of field: trafo_translate_options::no_repeat_ngram_size"]
-        [::core::mem::offset_of!(trafo_translate_options, no_repeat_ngram_size) - 64usize];
+        [::core::mem::offset_of!(trafo_translate_options, no_repeat_ngram_size) - 80usize];
     ["Offset of field: trafo_translate_options::alignment_layer"]
-        [::core::mem::offset_of!(trafo_translate_options, alignment_layer) - 72usize];
+        [::core::mem::offset_of!(trafo_translate_options, alignment_layer) - 88usize];
     ["Offset of field: trafo_translate_options::window_length"]
-        [::core::mem::offset_of!(trafo_translate_options, window_length) - 80usize];
+        [::core::mem::offset_of!(trafo_translate_options, window_length) - 96usize];
     ["Offset of field: trafo_translate_options::window_stride"]
-        [::core::mem::offset_of!(trafo_translate_options, window_stride) - 88usize];
+        [::core::mem::offset_of!(trafo_translate_options, window_stride) - 104usize];
     ["Offset of field: trafo_translate_options::temperature"]
-        [::core::mem::offset_of!(trafo_translate_options, temperature) - 96usize];
+        [::core::mem::offset_of!(trafo_translate_options, temperature) - 112usize];
     ["Offset of field: trafo_translate_options::top_k"]
-        [::core::mem::offset_of!(trafo_translate_options, top_k) - 104usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_k) - 120usize];
     ["Offset of field: trafo_translate_options::top_p"]
-        [::core::mem::offset_of!(trafo_translate_options, top_p) - 112usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_p) - 128usize];
+    ["Offset of field: trafo_translate_options::min_p"]
+        [::core::mem::offset_of!(trafo_translate_options, min_p) - 136usize];
     ["Offset of field: trafo_translate_options::seed"]
-        [::core::mem::offset_of!(trafo_translate_options, seed) - 120usize];
+        [::core::mem::offset_of!(trafo_translate_options, seed) - 144usize];
     ["Offset of field: trafo_translate_options::first_line"]
-        [::core::mem::offset_of!(trafo_translate_options, first_line) - 128usize];
+        [::core::mem::offset_of!(trafo_translate_options, first_line) - 152usize];
     ["Offset of field: trafo_translate_options::shortlist"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 136usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 160usize];
     ["Offset of field: trafo_translate_options::shortlist_first"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 144usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 168usize];
     ["Offset of field: trafo_translate_options::shortlist_best"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 152usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 176usize];
     ["Offset of field: trafo_translate_options::word_scores"]
-        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 160usize];
+        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 184usize];
     ["Offset of field: trafo_translate_options::alignment"]
-        [::core::mem::offset_of!(trafo_translate_options, alignment) - 164usize];
+        [::core::mem::offset_of!(trafo_translate_options, alignment) - 188usize];
     ["Offset of field: trafo_translate_options::distinct"]
-        [::core::mem::offset_of!(trafo_translate_options, distinct) - 168usize];
+        [::core::mem::offset_of!(trafo_translate_options, distinct) - 192usize];
     ["Offset of field: trafo_translate_options::truncate"]
-        [::core::mem::offset_of!(trafo_translate_options, truncate) - 172usize];
+        [::core::mem::offset_of!(trafo_translate_options, truncate) - 196usize];
     ["Offset of field: trafo_translate_options::sampling"]
-        [::core::mem::offset_of!(trafo_translate_options, sampling) - 176usize];
+        [::core::mem::offset_of!(trafo_translate_options, sampling) - 200usize];
     ["Offset of field: trafo_translate_options::end_source"]
-        [::core::mem::offset_of!(trafo_translate_options, end_source) - 180usize];
+        [::core::mem::offset_of!(trafo_translate_options, end_source) - 204usize];
     ["Offset of field: trafo_translate_options::begin_source"]
-        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 184usize];
+        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 208usize];
     ["Offset of field: trafo_translate_options::reserved"]
-        [::core::mem::offset_of!(trafo_translate_options, reserved) - 188usize];
+        [::core::mem::offset_of!(trafo_translate_options, reserved) - 212usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4221,6 +4234,204 @@ unsafe extern "C" {
         out_logits: *mut *mut trafo_tensor,
         out_labels: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_generator {
+    _unused: [u8; 0],
+}
+#[doc = " A number that is added to the logit of a token."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_token_bias {
+    pub token: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+    #[doc = " finite"]
+    pub bias: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_token_bias"][::core::mem::size_of::<trafo_token_bias>() - 16usize];
+    ["Alignment of trafo_token_bias"][::core::mem::align_of::<trafo_token_bias>() - 8usize];
+    ["Offset of field: trafo_token_bias::token"]
+        [::core::mem::offset_of!(trafo_token_bias, token) - 0usize];
+    ["Offset of field: trafo_token_bias::reserved"]
+        [::core::mem::offset_of!(trafo_token_bias, reserved) - 4usize];
+    ["Offset of field: trafo_token_bias::bias"]
+        [::core::mem::offset_of!(trafo_token_bias, bias) - 8usize];
+};
+#[doc = " Options of a generation that a translation does not have."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_generation_options {
+    pub struct_size: usize,
+    #[doc = " Texts that end a sequence, also where tokens divide them. The sequence's text ends before the one that is complete first.\n None may be empty. Default none."]
+    pub stop: *const trafo_string_view,
+    pub stop_count: usize,
+    #[doc = " Tokens that end a sequence, beside the model's own. Default none."]
+    pub stop_tokens: *const i32,
+    pub stop_token_count: usize,
+    #[doc = " Tokens that are never generated. A stop token may not be among them. Default none."]
+    pub banned_tokens: *const i32,
+    pub banned_token_count: usize,
+    #[doc = " Numbers that are added to the logits of tokens, each token once (OpenAI's logit_bias, which is -100 to 100). Default none."]
+    pub logit_bias: *const trafo_token_bias,
+    pub logit_bias_count: usize,
+    #[doc = " Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default\n 0."]
+    pub alternatives: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_generation_options"]
+        [::core::mem::size_of::<trafo_generation_options>() - 80usize];
+    ["Alignment of trafo_generation_options"]
+        [::core::mem::align_of::<trafo_generation_options>() - 8usize];
+    ["Offset of field: trafo_generation_options::struct_size"]
+        [::core::mem::offset_of!(trafo_generation_options, struct_size) - 0usize];
+    ["Offset of field: trafo_generation_options::stop"]
+        [::core::mem::offset_of!(trafo_generation_options, stop) - 8usize];
+    ["Offset of field: trafo_generation_options::stop_count"]
+        [::core::mem::offset_of!(trafo_generation_options, stop_count) - 16usize];
+    ["Offset of field: trafo_generation_options::stop_tokens"]
+        [::core::mem::offset_of!(trafo_generation_options, stop_tokens) - 24usize];
+    ["Offset of field: trafo_generation_options::stop_token_count"]
+        [::core::mem::offset_of!(trafo_generation_options, stop_token_count) - 32usize];
+    ["Offset of field: trafo_generation_options::banned_tokens"]
+        [::core::mem::offset_of!(trafo_generation_options, banned_tokens) - 40usize];
+    ["Offset of field: trafo_generation_options::banned_token_count"]
+        [::core::mem::offset_of!(trafo_generation_options, banned_token_count) - 48usize];
+    ["Offset of field: trafo_generation_options::logit_bias"]
+        [::core::mem::offset_of!(trafo_generation_options, logit_bias) - 56usize];
+    ["Offset of field: trafo_generation_options::logit_bias_count"]
+        [::core::mem::offset_of!(trafo_generation_options, logit_bias_count) - 64usize];
+    ["Offset of field: trafo_generation_options::alternatives"]
+        [::core::mem::offset_of!(trafo_generation_options, alternatives) - 72usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_generation_options_init(
+        options: *mut trafo_generation_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+#[doc = " What a token adds to a sequence that is being generated."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_generation_piece {
+    pub struct_size: usize,
+    #[doc = " Number of the sequence; -1: no sequence is left, and the other members are zero."]
+    pub sequence: i64,
+    #[doc = " Whole characters that no later token changes. It may be empty: a token can be a part of a character, or the text may become\n a stop string. Without a tokenizer it is empty. Borrowed until the next call on the generator."]
+    pub text: trafo_string_view,
+    #[doc = " The token, ids of the vocabulary; also the one that ends the sequence, which has no text. -1: none was allowed to follow."]
+    pub token: i32,
+    #[doc = " 1: this is the last piece of the sequence."]
+    pub finished: i32,
+    #[doc = " TRAFO_FINISH_*. Why the sequence ends; 0 until then."]
+    pub finish: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+    #[doc = " With word_scores: natural log-probability that the model gives to the token, before penalties, biases, bans and\n temperature. Otherwise NaN."]
+    pub log_probability: f64,
+    #[doc = " Tokens of the prompt."]
+    pub prompt_tokens: i64,
+    #[doc = " Of them, those whose keys and values were taken from an earlier sequence."]
+    pub cached_tokens: i64,
+    #[doc = " Tokens that were generated so far, the one that ends the sequence included."]
+    pub generated_tokens: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_generation_piece"][::core::mem::size_of::<trafo_generation_piece>() - 80usize];
+    ["Alignment of trafo_generation_piece"]
+        [::core::mem::align_of::<trafo_generation_piece>() - 8usize];
+    ["Offset of field: trafo_generation_piece::struct_size"]
+        [::core::mem::offset_of!(trafo_generation_piece, struct_size) - 0usize];
+    ["Offset of field: trafo_generation_piece::sequence"]
+        [::core::mem::offset_of!(trafo_generation_piece, sequence) - 8usize];
+    ["Offset of field: trafo_generation_piece::text"]
+        [::core::mem::offset_of!(trafo_generation_piece, text) - 16usize];
+    ["Offset of field: trafo_generation_piece::token"]
+        [::core::mem::offset_of!(trafo_generation_piece, token) - 32usize];
+    ["Offset of field: trafo_generation_piece::finished"]
+        [::core::mem::offset_of!(trafo_generation_piece, finished) - 36usize];
+    ["Offset of field: trafo_generation_piece::finish"]
+        [::core::mem::offset_of!(trafo_generation_piece, finish) - 40usize];
+    ["Offset of field: trafo_generation_piece::reserved"]
+        [::core::mem::offset_of!(trafo_generation_piece, reserved) - 44usize];
+    ["Offset of field: trafo_generation_piece::log_probability"]
+        [::core::mem::offset_of!(trafo_generation_piece, log_probability) - 48usize];
+    ["Offset of field: trafo_generation_piece::prompt_tokens"]
+        [::core::mem::offset_of!(trafo_generation_piece, prompt_tokens) - 56usize];
+    ["Offset of field: trafo_generation_piece::cached_tokens"]
+        [::core::mem::offset_of!(trafo_generation_piece, cached_tokens) - 64usize];
+    ["Offset of field: trafo_generation_piece::generated_tokens"]
+        [::core::mem::offset_of!(trafo_generation_piece, generated_tokens) - 72usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A generator of the model, which must be prepared (trafo_model_prepare_inference). It may outlive both handles. Several generators of a\n model may be used by several threads: their steps take turns. tokenizer may be NULL: prompts are ids and pieces have no text.\n kept_sequences: the KV cache of so many ended sequences stays, the newest ones; 0 or more. UNSUPPORTED: the model has an encoder.\n INVALID_ARGUMENT: it is not prepared, was trained with another vocabulary, or, without a tokenizer, does not know its special tokens.\n since 0.1"]
+    pub fn trafo_generator_new(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        kept_sequences: i64,
+        out: *mut *mut trafo_generator,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1. Sequence i * n_best + j after *out_first\n is sample j of prompt i. Sequences that are in flight go on beside them, each with the options that it was started with. Both options\n may be NULL. Of `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty, presence_penalty,\n frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that belongs to it, begin_source and end_source (by model: no\n end) are used. Without sampling each token is the most probable one. An empty prompt is the token in front of texts. first_line is the\n number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt, sample and token. INVALID_ARGUMENT: a prompt\n is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; an option that is out of range.\n Nothing is added then. since 0.1"]
+    pub fn trafo_generator_start(
+        generator: *mut trafo_generator,
+        prompts: *const trafo_string_view,
+        count: usize,
+        options: *const trafo_translate_options,
+        generation: *const trafo_generation_options,
+        out_first: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same with token ids, such as trafo_chat_encode gives. Nothing is added to a row, and none may be empty. since 0.1"]
+    pub fn trafo_generator_start_ids(
+        generator: *mut trafo_generator,
+        prompts: *const trafo_ids_view,
+        count: usize,
+        options: *const trafo_translate_options,
+        generation: *const trafo_generation_options,
+        out_first: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The next piece. If each sequence has given its piece of a step, the next step computes a token of all sequences in flight, and the\n prompts of new ones. cancel may be NULL. CANCELLED: it was set before a step; the sequences stay as they are. NON_FINITE: the logits of a\n sequence are NaN or infinite; all sequences have ended. since 0.1"]
+    pub fn trafo_generator_next(
+        generator: *mut trafo_generator,
+        cancel: *const trafo_cancel,
+        out: *mut trafo_generation_piece,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " With the option alternatives: the most probable tokens in place of the token of the last piece, the most probable first, and their natural\n log-probabilities, as log_probability of the piece; arrays of *out_count, borrowed until the next call on the generator. since 0.1"]
+    pub fn trafo_generator_get_alternatives(
+        generator: *const trafo_generator,
+        out_tokens: *mut *const i32,
+        out_log_probabilities: *mut *const f64,
+        out_count: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Ends a sequence, which has no further pieces. A sequence that has ended is passed over. INVALID_ARGUMENT: the generator has not given\n this number. since 0.1"]
+    pub fn trafo_generator_end(generator: *mut trafo_generator, sequence: i64) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[doc = " Frees the handle. since 0.1"]
+    pub fn trafo_generator_free(generator: *mut trafo_generator);
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -47,6 +47,7 @@ owned_handle!(RawTrainer, trafo_trainer, trafo_trainer_free);
 owned_handle!(RawGroup, trafo_group, trafo_group_free);
 owned_handle!(RawShortlist, trafo_shortlist, trafo_shortlist_free);
 owned_handle!(RawTranslations, trafo_translations, trafo_translations_free);
+owned_handle!(RawGenerator, trafo_generator, trafo_generator_free);
 
 /// An option struct with its defaults.
 pub(crate) fn defaults<T>(init: unsafe extern "C" fn(*mut T, usize) -> *mut sys::trafo_error) -> T {

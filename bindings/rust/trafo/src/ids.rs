@@ -18,7 +18,7 @@ use crate::text::{Corpus, Tokenizer, expect_equal};
 use crate::translation::{TranslateOptions, Translation, read_lines};
 
 /// Views of `rows`, valid as long as they are.
-fn id_views<R: AsRef<[i32]>>(rows: &[R]) -> Vec<sys::trafo_ids_view> {
+pub(crate) fn id_views<R: AsRef<[i32]>>(rows: &[R]) -> Vec<sys::trafo_ids_view> {
     let view = |ids: &[i32]| sys::trafo_ids_view { ids: ids.as_ptr(), count: ids.len() };
     rows.iter().map(|row| view(row.as_ref())).collect()
 }

@@ -163,6 +163,7 @@ mod error;
 mod evaluation;
 mod event;
 mod factorize;
+mod generation;
 mod group;
 mod handle;
 mod host_types;
@@ -214,6 +215,7 @@ pub use evaluation::{
 };
 pub use event::Metrics;
 pub use factorize::FactorizeOptions;
+pub use generation::{GenerationOptions, GenerationPiece, Generator, Pieces};
 pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::Imported;
 pub use model::{

@@ -97,6 +97,7 @@
 /* The longest length: max_length, or the positions that the model has. A text that is scored without its end has this, too. */
 #define TRAFO_FINISH_LENGTH  1
 #define TRAFO_FINISH_BLOCKED 2 /* No token was allowed to follow, by no_repeat_ngram_size or min_length. */
+#define TRAFO_FINISH_STOP    3 /* Of a generation alone: a stop string or a stop token. */
 
 /* The events of a training run. */
 #define TRAFO_EVENT_STARTED            0 /* A new run. Message: the pairs that were dropped from the corpora, if any. */

@@ -24,6 +24,12 @@ typedef struct trafo_translate_options {
    * (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no end_source), tokens of that text
    * count as well. Default 1. */
   double repetition_penalty;
+  /* Subtracted from the logit of each token that was generated before, however often (OpenAI's presence_penalty). A negative
+   * number makes such tokens more probable. Tokens of a prompt, a source or a given beginning do not count. Default 0. */
+  double presence_penalty;
+  /* Subtracted from the logit of a token for each time that it was generated before (OpenAI's frequency_penalty). Otherwise as
+   * presence_penalty. Default 0. */
+  double frequency_penalty;
   /* No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues a text (no
    * end_source), n-grams of that text count as well. Default 0: any may repeat. */
   int64_t no_repeat_ngram_size;
@@ -42,6 +48,9 @@ typedef struct trafo_translate_options {
   /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
    * Default 1. */
   double top_p;
+  /* Sampling: of the tokens that top_k and top_p leave, only those with at least this share of the probability of the most
+   * probable token (transformers' MinPLogitsWarper; Nguyen et al., arXiv 2407.01082). Default 0: all. */
+  double min_p;
   uint64_t seed; /* Sampling: seed of the draws. Default 1. */
   int64_t first_line; /* Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0. */
   const trafo_shortlist *shortlist; /* Only tokens of the list are chosen among. Default NULL: the whole vocabulary. */

@@ -6,6 +6,7 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
+#include "engine/text/tokenizer/character_length.h"
 #include "engine/text/tokenizer/subword_sampling.h"
 
 namespace trafo {
@@ -292,6 +293,19 @@ std::string ByteBpeTokenizer::decode(std::span<const int32_t> ids) const {
     at += static_cast<size_t>(std::abs(length));
   }
   return text;
+}
+
+// A wrong byte changes all byte tokens before it, as far as only special tokens are between them.
+// A byte-level text only ever grows: decode() leaves out a character that is not complete.
+size_t ByteBpeTokenizer::open_tail(std::span<const int32_t> ids) const {
+  size_t open = 0;
+  for (size_t back = 1; back <= ids.size() && !is_byte_level_; ++back) {
+    const auto i = static_cast<size_t>(ids[ids.size() - back]);
+    if (is_special_[i]) continue;
+    if (!is_byte_[i]) break;
+    open = back;
+  }
+  return open;
 }
 
 bool ByteBpeTokenizer::continues_character(int32_t id) const {

@@ -34,6 +34,7 @@ class ByteBpeTokenizer final : public JsonModel {
   // Bytes that are no UTF-8 become U+FFFD, but an unfinished character at the end gives no text:
   // the next token may finish it. The library writes U+FFFD there.
   std::string decode(std::span<const int32_t> ids) const override;
+  size_t open_tail(std::span<const int32_t> ids) const override;
   bool continues_character(int32_t id) const override;
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;

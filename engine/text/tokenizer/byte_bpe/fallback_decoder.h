@@ -37,8 +37,4 @@ class FallbackDecoder {
   std::vector<Strip> strips_;
 };
 
-// The length of the character that begins at `at`; or, negated, of the ill-formed bytes there that
-// one U+FFFD stands for; or 0: the text ends within a character that may still be right.
-int character_length(std::string_view text, size_t at);
-
 }  // namespace trafo

@@ -181,6 +181,13 @@ std::string MarianTokenizer::decode(std::span<const int32_t> ids) const {
   return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
+size_t MarianTokenizer::open_tail(std::span<const int32_t> ids) const {
+  const SentencePieceModel& targets = vocabulary_->target.model;
+  std::vector<int32_t> subwords;
+  for (const int32_t id : ids) subwords.push_back(targets.id(token(id)));
+  return targets.open_tail(subwords);
+}
+
 const std::string& MarianTokenizer::token(int32_t id) const {
   return vocabulary_->tokens[static_cast<size_t>(id)];
 }

@@ -30,6 +30,7 @@ class MarianTokenizer final : public Tokenizer::Model {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   // By the model of the targets. A token that it lacks is its name.
   std::string decode(std::span<const int32_t> ids) const override;
+  size_t open_tail(std::span<const int32_t> ids) const override;
   const std::string& token(int32_t id) const override;
   int32_t id(std::string_view token) const override;
   bool continues_character(int32_t id) const override;

@@ -9,6 +9,7 @@
 
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
+#include "engine/text/tokenizer/character_length.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/sentencepiece/library_reserve.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece.h"
@@ -127,6 +128,25 @@ std::string SentencePieceModel::decode(std::span<const int32_t> ids) const {
   std::string text;
   check_decoded(processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text));
   return text;
+}
+
+// The library shows each byte of a character that is not complete as U+FFFD.
+size_t SentencePieceModel::open_tail(std::span<const int32_t> ids) const {
+  size_t first = ids.size();
+  while (first > 0 && type(ids[first - 1]) == SubwordType::byte) --first;
+  std::string bytes;
+  for (size_t i = first; i < ids.size(); ++i) {
+    const std::string& name = token(ids[i]);  // "<0x41>"
+    uint8_t byte = 0;
+    std::from_chars(name.data() + 3, name.data() + 5, byte, 16);
+    bytes += static_cast<char>(byte);
+  }
+  for (size_t at = 0; at < bytes.size();) {
+    const int length = character_length(bytes, at);
+    if (length == 0) return bytes.size() - at;
+    at += static_cast<size_t>(std::max(length, 1));
+  }
+  return 0;
 }
 
 std::string SentencePieceModel::decode_names(const std::vector<std::string>& names) const {

@@ -36,6 +36,7 @@ class SentencePieceModel final : public Tokenizer::Model {
   int32_t vocab_size() const noexcept override;
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
+  size_t open_tail(std::span<const int32_t> ids) const override;
   const std::string& token(int32_t id) const override;
   int32_t id(std::string_view token) const override;
   bool continues_character(int32_t id) const override;

@@ -183,6 +183,8 @@ pub enum FinishReason {
     Length,
     /// No token was allowed to follow, by no_repeat_ngram_size or min_length.
     Blocked,
+    /// Of a generation alone: a stop string or a stop token.
+    Stop,
     /// A value that this crate does not know yet.
     Unknown(i32),
 }
@@ -194,6 +196,7 @@ impl FinishReason {
             FinishReason::End => sys::TRAFO_FINISH_END,
             FinishReason::Length => sys::TRAFO_FINISH_LENGTH,
             FinishReason::Blocked => sys::TRAFO_FINISH_BLOCKED,
+            FinishReason::Stop => sys::TRAFO_FINISH_STOP,
             FinishReason::Unknown(raw) => raw,
         }
     }
@@ -202,6 +205,7 @@ impl FinishReason {
             sys::TRAFO_FINISH_END => FinishReason::End,
             sys::TRAFO_FINISH_LENGTH => FinishReason::Length,
             sys::TRAFO_FINISH_BLOCKED => FinishReason::Blocked,
+            sys::TRAFO_FINISH_STOP => FinishReason::Stop,
             other => FinishReason::Unknown(other),
         }
     }
@@ -210,6 +214,7 @@ named! { FinishReason?:
     End = "end",
     Length = "length",
     Blocked = "blocked",
+    Stop = "stop",
 }
 /// Why training ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -470,3 +470,5 @@ impl Evaluation {
 }
 // SAFETY: zero is a value of all members.
 unsafe impl Zeroed for sys::trafo_evaluation {}
+// SAFETY: zero is a value of all members.
+unsafe impl Zeroed for sys::trafo_generation_piece {}

@@ -19,6 +19,13 @@ translate_options! {
     /// otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no
     /// `end_source`), tokens of that text count as well. Default 1.
     repetition_penalty: f64 = same, same;
+    /// Subtracted from the logit of each token that was generated before, however often (OpenAI's presence_penalty). A
+    /// negative number makes such tokens more probable. Tokens of a prompt, a source or a given beginning do not count.
+    /// Default 0.
+    presence_penalty: f64 = same, same;
+    /// Subtracted from the logit of a token for each time that it was generated before (OpenAI's frequency_penalty).
+    /// Otherwise as `presence_penalty`. Default 0.
+    frequency_penalty: f64 = same, same;
     /// No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues
     /// a text (no `end_source`), n-grams of that text count as well. Default 0: any may repeat.
     no_repeat_ngram_size: usize = to_count, from_i64;
@@ -60,6 +67,9 @@ sampling! {
     /// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
     /// Default 1.
     top_p: f64 = same, same;
+    /// Of the tokens that `top_k` and `top_p` leave, only those with at least this share of the probability of the most
+    /// probable token (transformers' MinPLogitsWarper; Nguyen et al., arXiv 2407.01082). Default 0: all.
+    min_p: f64 = same, same;
     /// Seed of the draws. Default 1.
     seed: u64 = same, same;
     /// Number of the first line, so that a text in several calls is drawn as in one. Default 0.

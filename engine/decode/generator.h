@@ -1,0 +1,108 @@
+// Generation from a decoder_lm: sequences that continue prompts, token by token.
+//
+// Sequences are decoded together, one token of each in a step, and leave the batch when they end.
+// Others may be added between two steps: their prompts are read in the step that begins them.
+//
+// A row of the KV cache holds the tokens of a sequence that were read. The rows of ended sequences
+// are kept, the newest ones. A prompt takes over or copies the row with which it has the longest
+// beginning in common, also the row of a sequence in flight, and only the tokens after it are read.
+#pragma once
+
+#include <deque>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/decode/hypothesis.h"
+#include "engine/decode/translator.h"
+
+namespace trafo {
+
+struct GenerationOptions {
+  // Used of decode: n_best, max_length (counted from the prompt), min_length, the rules of
+  // LogitsProcessor, word_scores and sampling. Without sampling the most probable token is chosen.
+  // begin_source and end_source: by_model is the begin that the model was trained with, and no end.
+  TranslateOptions translate;
+  std::vector<std::string> stop;     // texts that end a sequence
+  std::vector<int32_t> stop_tokens;  // tokens that end it, beside those of the vocabulary
+  int64_t alternatives = 0;          // of each token: the most probable ones
+};
+
+struct GenerationPiece {
+  int64_t sequence = -1;  // -1: nothing is in flight
+  std::string text;       // no later token changes it; without a stop string
+  int32_t token = -1;     // -1: none was allowed to follow
+  bool finished = false;
+  FinishReason finish = FinishReason::end;  // if finished
+  // Under the model alone: before rules and temperature. NaN: without word_scores.
+  double log_probability = std::numeric_limits<double>::quiet_NaN();
+  std::vector<int32_t> alternatives;  // most probable first
+  std::vector<double> alternative_log_probabilities;
+  int64_t prompt_tokens = 0, cached_tokens = 0;  // those whose keys and values were there
+  int64_t generated_tokens = 0;
+};
+
+// One thread at a time. Context and model must outlive it; the weights may not change.
+class Generator {
+ public:
+  // `kept`: rows of ended sequences that are kept. UNSUPPORTED: the model has an encoder.
+  // INVALID_ARGUMENT: as of Translator, and where special tokens are not known.
+  Generator(Context& context, const Model& model, std::optional<Tokenizer> tokenizer,
+            std::shared_ptr<const PackedWeights> weights, int64_t kept);
+  ~Generator();
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
+
+  // Adds n_best sequences for each prompt; returns the number of the first one. The others follow,
+  // prompt by prompt. An empty prompt is the token in front of texts. INVALID_ARGUMENT: a prompt
+  // that is not UTF-8 or leaves no position for a token, an option; nothing is added then.
+  int64_t start(std::span<const std::string_view> prompts, const GenerationOptions& options);
+  // The same with tokens, to which nothing is added; none may be empty.
+  int64_t start_ids(std::vector<std::vector<int32_t>> prompts, const GenerationOptions& options);
+
+  // What the next token adds to one of the sequences. CANCELLED: before a step, which changes
+  // nothing. After an error in choosing tokens, such as NON_FINITE, all sequences have ended.
+  GenerationPiece next(const CancelToken* cancel = nullptr);
+  // Ends a sequence; one that has ended is passed over. INVALID_ARGUMENT: there is no such number.
+  void end(int64_t sequence);
+
+ private:
+  struct Request;
+  struct Sequence;
+  struct Kept {
+    std::vector<int32_t> tokens;
+    int64_t row;
+  };
+  struct Past {
+    int64_t row = -1;
+    int64_t tokens = 0;
+  };
+  struct Scores;
+
+  std::shared_ptr<Request> make_request(const GenerationOptions& options) const;
+  Past take_past(std::span<const int32_t> prompt);
+  void step(const CancelToken* cancel);
+  int64_t arrange();
+  Tensor read(int64_t rows);
+  void choose(const Tensor& logits, std::span<Sequence> sequences);
+  void keep(Sequence& sequence);
+  void forget();
+
+  Context& context_;
+  const Model& model_;
+  std::optional<Tokenizer> tokenizer_;
+  VocabularyTokens tokens_;
+  std::shared_ptr<const PackedWeights> weights_;
+  int64_t most_kept_;
+  DecodeState state_;
+  std::vector<Sequence> sequences_;  // in flight; those of one prompt are side by side
+  std::vector<Kept> kept_;           // oldest first
+  std::deque<GenerationPiece> pieces_;
+  int64_t next_number_ = 0;
+};
+
+}  // namespace trafo
