@@ -167,6 +167,7 @@ typedef struct trafo_error trafo_error;
 /* The longest length: max_length, or the positions that the model has. A text that is scored without its end has this, too. */
 #define TRAFO_FINISH_LENGTH  1
 #define TRAFO_FINISH_BLOCKED 2 /* No token was allowed to follow, by no_repeat_ngram_size or min_length. */
+#define TRAFO_FINISH_STOP    3 /* Of a generation alone: a stop string or a stop token. */
 
 /* The events of a training run. */
 #define TRAFO_EVENT_STARTED            0 /* A new run. Message: the pairs that were dropped from the corpora, if any. */
@@ -296,6 +297,9 @@ typedef struct trafo_context_options {
   int32_t fused_kernels; /* 1: ops run fused kernels; otherwise every op runs its unfused reference. Default 1. */
   int32_t graphs; /* 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1. */
   int32_t reserved; /* 0 */
+  /* Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they
+   * compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1. */
+  double background_share;
 } trafo_context_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -312,6 +316,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_get_device(const trafo_conte
                                                                int32_t *out_index);
 /* Host threads that compute, 1 to 256. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_threads(trafo_context *context, int32_t threads);
+/* The option background_share of trafo_context_options, from the next call on: 0.001 to 1. UNSUPPORTED: a share below 1 on CUDA.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_background_share(trafo_context *context, double share);
 
 /* Written by scripts/generate_options.py from schema/results.toml: change that. Include trafo.h. */
 #ifndef TRAFO_GENERATED_DEVICE_INFO_H
@@ -538,6 +545,8 @@ typedef struct trafo_attention_options {
    * masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for a matmul and a softmax.
    * Default NULL. */
   const trafo_tensor *mask;
+  /* Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all. Default 0. */
+  int64_t window;
 } trafo_attention_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -1187,6 +1196,7 @@ typedef struct trafo_model trafo_model;
 /* The feed-forward blocks of a decoder-lm. */
 #define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
 #define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
+#define TRAFO_FFN_GEGLU  2 /* A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only. */
 
 /* The norm of queries and keys of self-attention. */
 #define TRAFO_QK_NORM_NONE              0 /* There is none. */
@@ -1260,6 +1270,15 @@ typedef struct trafo_model_config {
   double residual_scale;
   /* The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1. */
   double logits_divisor;
+  /* Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it.
+   * */
+  int64_t sliding_window;
+  /* The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma
+   * 3: 6). Default 0: all layers have the window. */
+  int64_t full_attention_interval;
+  /* Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).
+   * Default 0: the angles of the other layers. */
+  double rope_local_theta;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
@@ -1293,10 +1312,12 @@ typedef struct trafo_model_config {
   /* 1: the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in a model with RMS norm
    * and pre_norm. Default 0. */
   int32_t norm_outputs;
+  /* 1: the output of each block has a norm, before the residual connection adds it, in addition to the norm of its input
+   * (Gemma), in a model with RMS norm and pre_norm. Default 0. */
+  int32_t sandwich_norm;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
-  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -1644,6 +1665,7 @@ typedef struct trafo_period {
 #define TRAFO_OPTIMIZER_SGD   1 /* Stochastic gradient descent; weight_decay is added to the gradient. */
 /* Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights. */
 #define TRAFO_OPTIMIZER_MUON  2
+#define TRAFO_OPTIMIZER_LION  3 /* Lion: the sign of a momentum; weight_decay is decoupled. */
 
 /* Storage type of the optimizer's two moments of every parameter. */
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
@@ -1703,12 +1725,19 @@ typedef struct trafo_trainer_options {
   int64_t schedule_updates;
   double label_smoothing; /* Share of the target probability that is spread over the other tokens. Default 0.1. */
   double clip_norm; /* Largest global norm of the mean gradient. 0: no clipping. Default 1. */
-  /* Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0. */
-  double weight_decay;
-  double momentum; /* Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95. */
-  double beta1; /* Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9. */
-  double beta2; /* Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98. */
-  double epsilon; /* AdamW's epsilon. Default 1e-9. */
+  double weight_decay; /* Weight decay: decoupled, except that SGD adds it, times the weight, to the gradient. Default 0. */
+  /* Momentum. 0: plain SGD, which keeps no state. Only the optimizers sgd and muon have it. INVALID_ARGUMENT: another value
+   * than the default, with another optimizer. Default 0.95. */
+  double momentum;
+  /* The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw, muon and lion have
+   * it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9. */
+  double beta1;
+  /* The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw, muon and lion have
+   * it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98. */
+  double beta2;
+  /* The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than
+   * the default, with another optimizer. Default 1e-9. */
+  double epsilon;
   /* Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of
    * 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer
    * works on exact weights, which files hold. 8 or 4. Default 0: no quantization. */
@@ -1749,10 +1778,12 @@ typedef struct trafo_trainer_options {
   int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
   int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */
   int32_t optimizer; /* TRAFO_OPTIMIZER_*. How the weights follow their gradients. Default TRAFO_OPTIMIZER_ADAMW. */
-  /* 1: the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default 1. */
+  /* 1: the momentum is Nesterov's: the update is along the momentum that follows. Only the optimizers sgd and muon have it.
+   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1. */
   int32_t nesterov;
-  /* TRAFO_OPTIMIZER_STATES_*. Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another
-   * optimizer. float64 models have float32. Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
+  /* TRAFO_OPTIMIZER_STATES_*. Storage type of the two moments of every parameter. float64 models have float32. Only the
+   * optimizer adamw has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default
+   * TRAFO_OPTIMIZER_STATES_FLOAT32. */
   int32_t optimizer_states;
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
@@ -2102,6 +2133,12 @@ typedef struct trafo_translate_options {
    * (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no end_source), tokens of that text
    * count as well. Default 1. */
   double repetition_penalty;
+  /* Subtracted from the logit of each token that was generated before, however often (OpenAI's presence_penalty). A negative
+   * number makes such tokens more probable. Tokens of a prompt, a source or a given beginning do not count. Default 0. */
+  double presence_penalty;
+  /* Subtracted from the logit of a token for each time that it was generated before (OpenAI's frequency_penalty). Otherwise as
+   * presence_penalty. Default 0. */
+  double frequency_penalty;
   /* No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues a text (no
    * end_source), n-grams of that text count as well. Default 0: any may repeat. */
   int64_t no_repeat_ngram_size;
@@ -2120,6 +2157,9 @@ typedef struct trafo_translate_options {
   /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
    * Default 1. */
   double top_p;
+  /* Sampling: of the tokens that top_k and top_p leave, only those with at least this share of the probability of the most
+   * probable token (transformers' MinPLogitsWarper; Nguyen et al., arXiv 2407.01082). Default 0: all. */
+  double min_p;
   uint64_t seed; /* Sampling: seed of the draws. Default 1. */
   int64_t first_line; /* Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0. */
   const trafo_shortlist *shortlist; /* Only tokens of the list are chosen among. Default NULL: the whole vocabulary. */
@@ -2284,6 +2324,114 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits_ids(trafo_model *model,
                                                              const trafo_ids_view *source, const trafo_ids_view *target,
                                                              size_t count, int32_t recorded, trafo_tensor **out_logits,
                                                              trafo_tensor **out_labels);
+
+/* ---- Generation ---------------------------------------------------------------------------------------------------------- */
+
+/* Texts that a decoder-lm continues, token by token. A generator keeps the keys and values of what it has read: a prompt that begins like
+ * a sequence that has ended, such as a conversation with a further message, is not computed from its beginning again. */
+typedef struct trafo_generator trafo_generator;
+
+/* A number that is added to the logit of a token. */
+typedef struct trafo_token_bias {
+  int32_t token;
+  int32_t reserved; /* 0 */
+  double bias;      /* finite */
+} trafo_token_bias;
+
+/* Written by scripts/generate_options.py from schema/structs.toml: change that. Include trafo.h. */
+#ifndef TRAFO_GENERATED_GENERATION_OPTIONS_H
+#define TRAFO_GENERATED_GENERATION_OPTIONS_H
+
+/* Options of a generation that a translation does not have. */
+typedef struct trafo_generation_options {
+  size_t struct_size;
+  /* Texts that end a sequence, also where tokens divide them. The sequence's text ends before the one that is complete first.
+   * None may be empty. Default none. */
+  const trafo_string_view *stop;
+  size_t stop_count;
+  const int32_t *stop_tokens; /* Tokens that end a sequence, beside the model's own. Default none. */
+  size_t stop_token_count;
+  const int32_t *banned_tokens; /* Tokens that are never generated. A stop token may not be among them. Default none. */
+  size_t banned_token_count;
+  /* Numbers that are added to the logits of tokens, each token once (OpenAI's logit_bias, which is -100 to 100). Default none.
+   * */
+  const trafo_token_bias *logit_bias;
+  size_t logit_bias_count;
+  /* Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default
+   * 0. */
+  int64_t alternatives;
+} trafo_generation_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generation_options_init(trafo_generation_options *options, size_t struct_size);
+
+#endif /* TRAFO_GENERATED_GENERATION_OPTIONS_H */
+/* Written by scripts/generate_options.py from schema/results.toml: change that. Include trafo.h. */
+#ifndef TRAFO_GENERATED_GENERATION_PIECE_H
+#define TRAFO_GENERATED_GENERATION_PIECE_H
+
+/* What a token adds to a sequence that is being generated. */
+typedef struct trafo_generation_piece {
+  size_t struct_size;
+  int64_t sequence; /* Number of the sequence; -1: no sequence is left, and the other members are zero. */
+  /* Whole characters that no later token changes. It may be empty: a token can be a part of a character, or the text may become
+   * a stop string. Without a tokenizer it is empty. Borrowed until the next call on the generator. */
+  trafo_string_view text;
+  /* The token, ids of the vocabulary; also the one that ends the sequence, which has no text. -1: none was allowed to follow.
+   * */
+  int32_t token;
+  int32_t finished; /* 1: this is the last piece of the sequence. */
+  int32_t finish; /* TRAFO_FINISH_*. Why the sequence ends; 0 until then. */
+  int32_t reserved; /* 0 */
+  /* With word_scores: natural log-probability that the model gives to the token, before penalties, biases, bans and
+   * temperature. Otherwise NaN. */
+  double log_probability;
+  int64_t prompt_tokens; /* Tokens of the prompt. */
+  int64_t cached_tokens; /* Of them, those whose keys and values were taken from an earlier sequence. */
+  int64_t generated_tokens; /* Tokens that were generated so far, the one that ends the sequence included. */
+} trafo_generation_piece;
+
+#endif /* TRAFO_GENERATED_GENERATION_PIECE_H */
+
+/* A generator of the model, which must be prepared (trafo_model_prepare_inference). It may outlive both handles. Several generators of a
+ * model may be used by several threads: their steps take turns. tokenizer may be NULL: prompts are ids and pieces have no text.
+ * kept_sequences: the KV cache of so many ended sequences stays, the newest ones; 0 or more. UNSUPPORTED: the model has an encoder.
+ * INVALID_ARGUMENT: it is not prepared, was trained with another vocabulary, or, without a tokenizer, does not know its special tokens.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_new(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                          int64_t kept_sequences, trafo_generator **out);
+/* Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1. Sequence i * n_best + j after *out_first
+ * is sample j of prompt i. Sequences that are in flight go on beside them, each with the options that it was started with. Both options
+ * may be NULL. Of `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty, presence_penalty,
+ * frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that belongs to it, begin_source and end_source (by model: no
+ * end) are used. Without sampling each token is the most probable one. An empty prompt is the token in front of texts. first_line is the
+ * number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt, sample and token. INVALID_ARGUMENT: a prompt
+ * is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; an option that is out of range.
+ * Nothing is added then. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_start(trafo_generator *generator, const trafo_string_view *prompts,
+                                                            size_t count, const trafo_translate_options *options,
+                                                            const trafo_generation_options *generation, int64_t *out_first);
+/* The same with token ids, such as trafo_chat_encode gives. Nothing is added to a row, and none may be empty. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_start_ids(trafo_generator *generator, const trafo_ids_view *prompts,
+                                                                size_t count, const trafo_translate_options *options,
+                                                                const trafo_generation_options *generation,
+                                                                int64_t *out_first);
+/* The next piece. If each sequence has given its piece of a step, the next step computes a token of all sequences in flight, and the
+ * prompts of new ones. cancel may be NULL. CANCELLED: it was set before a step; the sequences stay as they are. NON_FINITE: the logits of a
+ * sequence are NaN or infinite; all sequences have ended. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_next(trafo_generator *generator, const trafo_cancel *cancel,
+                                                           trafo_generation_piece *out, size_t struct_size);
+/* With the option alternatives: the most probable tokens in place of the token of the last piece, the most probable first, and their natural
+ * log-probabilities, as log_probability of the piece; arrays of *out_count, borrowed until the next call on the generator. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_get_alternatives(const trafo_generator *generator,
+                                                                       const int32_t **out_tokens,
+                                                                       const double **out_log_probabilities,
+                                                                       size_t *out_count);
+/* Ends a sequence, which has no further pieces. A sequence that has ended is passed over. INVALID_ARGUMENT: the generator has not given
+ * this number. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_end(trafo_generator *generator, int64_t sequence);
+/* Frees the handle. since 0.1 */
+TRAFO_API void trafo_generator_free(trafo_generator *generator);
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 
