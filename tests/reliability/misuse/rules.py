@@ -369,6 +369,8 @@ QUANTITIES = {"best", "capacity", "hosts", "kept_sequences", "max_updates", "pai
 # Any sign means something: a dimension counted from the end, no padding.
 SIGNED = {"padding_id", "bos", "pad", "unk"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
+# Above 0 and up to 1.
+SHARES = {"share"}
 REALS = {"a", "alpha", "atol", "b", "eps", "learning_rate", "lr_factor", "max_norm", "momentum", "p", "rtol", "theta",
          "weight_decay_factor"}
 BOUNDS = {"high", "low"}  # either may be infinite
@@ -403,6 +405,9 @@ def number(function, label, name, ctype):
         if name in FACTORS:
             return [("not finite", "NAN", "either"), ("not finite", "INFINITY", "either"), ("negative", "-1", "either"),
                     ("zero", "0", "either")]
+        if name in SHARES:
+            return [("not finite", "NAN", "refused"), ("not finite", "INFINITY", "refused"), ("negative", "-1", "refused"),
+                    ("zero", "0", "refused")]
         if name in BOUNDS:
             return [("not finite", "NAN", "refused"), ("not finite", "INFINITY", "either"), ("zero", "0", "either")]
         if name in REALS:
