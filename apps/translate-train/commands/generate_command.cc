@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -10,6 +9,8 @@
 
 #include "commands/commands.h"
 #include "commands/id_lines.h"
+#include "engine/os/file.h"
+#include "engine/os/terminal.h"
 #include "settings/setting_flags.h"
 #include "settings/setting_types.h"
 #include "text/number_text.h"
@@ -279,7 +280,8 @@ int generate(const GenerateArguments& arguments) {
     usage_error("--log-probs: only --json writes them");
   const GenerateOptions checked(arguments);  // says what is wrong before a model is loaded
   Reporter reporter(
-      {.live = arguments.output != "-" || isatty(STDOUT_FILENO) == 0, .quiet = arguments.quiet});
+      {.live = arguments.output != "-" || !trafo::os::is_terminal(trafo::os::kStandardOutput),
+       .quiet = arguments.quiet});
   LoadedModel loaded = load_model(arguments.model, reporter);
   if (arguments.chat && !loaded.tokenizer)
     usage_error("--chat: needs the vocabulary, give --vocab FILE");
