@@ -14,7 +14,7 @@
 namespace trafo {
 namespace {
 
-using Ids = std::vector<int32_t>;
+using StreamIds = std::vector<int32_t>;
 
 Tokenizer with_bytes() {
   const std::vector<std::string> text = {"der hund sieht die katze", "das haus ist alt und rot",
@@ -63,9 +63,9 @@ constexpr const char* kStreamed = "a\U0001F600\U0001F1E9\U0001F1EA b\u4f60\u597d
 TEST_P(TextStreamTest, PiecesOfRandomTokensAreTheirText) {
   PhiloxStream random(3, 1);
   const auto any = [&](uint32_t below) { return random.next_u32() % below; };
-  const Ids characters = tokenizer_.encode(kStreamed);
+  const StreamIds characters = tokenizer_.encode(kStreamed);
   for (int round = 0; round < 300; ++round) {
-    Ids before = tokenizer_.encode(round % 2 == 0 ? "das haus" : ""), ids;
+    StreamIds before = tokenizer_.encode(round % 2 == 0 ? "das haus" : ""), ids;
     const uint32_t count = 1 + any(round % 10 == 0 ? 200 : 40);
     while (ids.size() < count) {
       // Wrong bytes, and beginnings of characters that are right for a while.
@@ -108,8 +108,8 @@ TEST_P(TextStreamTest, CharactersComeWithTheirLastToken) {
 }
 
 TEST_P(TextStreamTest, TheEndOfABrokenCharacterIsShownAsDecodingShowsIt) {
-  const Ids whole = tokenizer_.encode("x\U0001F600");
-  const Ids ids(whole.begin(), whole.end() - 1);
+  const StreamIds whole = tokenizer_.encode("x\U0001F600");
+  const StreamIds ids(whole.begin(), whole.end() - 1);
   TextStream stream(tokenizer_, {});
   std::string text;
   for (const int32_t id : ids) text += stream.push(id);

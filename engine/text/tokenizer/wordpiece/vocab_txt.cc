@@ -27,11 +27,11 @@ constexpr std::pair<std::string_view, std::string_view> kBertTokens[] = {{"pad_t
                                                                          {"sep_token", "[SEP]"},
                                                                          {"mask_token", "[MASK]"}};
 
-using Ids = std::unordered_map<std::string, int64_t>;
+using WordPieceIds = std::unordered_map<std::string, int64_t>;
 
 // The tokens in their order.
-Ids read_tokens(std::string_view bytes, std::string_view label, Json::Object& vocabulary) {
-  Ids ids;
+WordPieceIds read_tokens(std::string_view bytes, std::string_view label, Json::Object& vocabulary) {
+  WordPieceIds ids;
   while (!bytes.empty()) {
     const auto line = static_cast<int64_t>(vocabulary.size());
     const size_t end = std::min(bytes.find('\n'), bytes.size());
@@ -119,7 +119,7 @@ Json bert_template(const std::string& begin, int64_t begin_id, const std::string
 }
 
 // Tokens of added_tokens_decoder, which transformers has written since 4.34.
-void add_further(const JsonPart& config, const Ids& ids, Json::List& added) {
+void add_further(const JsonPart& config, const WordPieceIds& ids, Json::List& added) {
   const auto part = config.find("added_tokens_decoder");
   if (!part) return;
   const auto* members = part->value().as<Json::Object>();
@@ -161,7 +161,7 @@ std::string vocab_txt_to_json(std::string_view file_bytes, std::string_view labe
   const JsonPart map(std::string(kSpecialTokensFile), map_json);
   check_settings(config);
   Json::Object vocabulary;
-  const Ids ids = read_tokens(file_bytes, label, vocabulary);
+  const WordPieceIds ids = read_tokens(file_bytes, label, vocabulary);
 
   std::unordered_map<std::string_view, std::string> names;
   Json::List added;
