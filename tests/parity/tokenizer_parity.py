@@ -191,7 +191,9 @@ def of_wordpiece(folder, lines):
     from tokenizers.implementations import BertWordPieceTokenizer
     real = {token: i for i, token in enumerate(bert_vocabulary(folder))}
     trained = BertWordPieceTokenizer(lowercase=False)
-    trained.train_from_iterator((line[:2000] for line in lines), vocab_size=12000, min_frequency=1, show_progress=False)
+    # A vocab.txt has no tokens of more than 1 KiB.
+    usual = [line[:2000] for line in lines if max(map(len, line.split()), default=0) <= 100]
+    trained.train_from_iterator(usual, vocab_size=12000, min_frequency=1, show_progress=False)
     trained = trained.get_vocab(with_added_tokens=True)
     files, settings = {}, {"uncased": {}, "cased": {"lowercase": False}, "accents": {"strip_accents": False, "handle_chinese_chars": False}}
     for name, vocabulary, setting in [*((f"bert-{name}", real, setting) for name, setting in settings.items()),
