@@ -19,10 +19,13 @@ class Generate : public ::testing::Test {
     for (const demo::Pair& pair : corpus.train) text += pair.english + "\n";
     write_file(folder_->file("text"), text);
     write_file(folder_->file("template"), "{% for m in messages %}{{ m.content }} {% endfor %}");
+    TinyModel model;
+    model.decoder_only = true;
     const Outcome trained =
         run_program(folder_->path(),
                     with_tiny_model({"train", "--train-sets", "text", "--model", "run", "--after",
-                                     "20u", "--cpu-threads", "1", "--chat-template", "template"}));
+                                     "20u", "--cpu-threads", "1", "--chat-template", "template"},
+                                    model));
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
   }
   static void TearDownTestSuite() { delete folder_; }
