@@ -25,7 +25,7 @@ type GenerationOptions struct {
 	BannedTokens []int32 `json:"banned_tokens,omitempty"`
 	// LogitBias is added to the logits of tokens (OpenAI's logit_bias).
 	LogitBias map[int32]float64 `json:"logit_bias,omitempty"`
-	// Alternatives: so many of the most probable tokens of each step the pieces have (OpenAI's top_logprobs).
+	// Alternatives: how many of the most probable tokens of a step each piece has (OpenAI's top_logprobs).
 	Alternatives int `json:"alternatives,omitempty"`
 }
 

@@ -625,7 +625,7 @@ mod tests {
             let refused = within(&room, || Ok(Value::Null)).await.unwrap_err();
             assert_eq!(answer(200, Err(refused.clone())).status(), 503);
             assert!(refused.message().contains("too many requests"), "{refused}");
-            // A client that goes away does not make room: its work goes on.
+            // A client that goes away does not make room: its work continues.
             held[0].abort();
             tokio::task::yield_now().await;
             assert!(within(&room, || Ok(Value::Null)).await.is_err());

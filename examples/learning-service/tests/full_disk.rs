@@ -1,4 +1,4 @@
-//! A full disk: nothing that was acknowledged is lost, and the service goes on when there is room again.
+//! A full disk: nothing that was acknowledged is lost, and the service continues when there is room again.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn a_full_disk_loses_nothing() {
     assert_eq!(send(900, &pairs[1]).0, 201);
     acknowledged += 1;
 
-    // The disk is full while a round is in progress: it says so, and goes on later.
+    // The disk is full while a round is in progress: it says so, and continues later.
     service.post("/learn", json!({ "domain": "tools" }));
     let mut filler = fill(&disk);
     let end = Instant::now() + Duration::from_secs(120);
