@@ -23,11 +23,22 @@ func inFile(t *testing.T, text, pattern string) string {
 	return found[0][1]
 }
 
+// serverStage is the stage of the Dockerfile that makes the server's image.
+func serverStage(t *testing.T) string {
+	t.Helper()
+	image := string(value(os.ReadFile(repository + "Dockerfile"))(t))
+	_, stage, found := strings.Cut(image, " AS server\n")
+	if !found {
+		t.Fatal("the Dockerfile has no stage server")
+	}
+	stage, _, _ = strings.Cut(stage, "\nFROM ")
+	return stage
+}
+
 // The image, the manifest and the server must agree; a cluster would tell too late.
 func TestImageAndManifestFitTheServer(t *testing.T) {
-	image := string(value(os.ReadFile(repository + "Dockerfile"))(t))
+	stage := serverStage(t)
 	manifest := string(value(os.ReadFile("kubernetes.yaml"))(t))
-	_, stage, _ := strings.Cut(image, " AS server\n")
 	_, command, _ := strings.Cut(stage, "ENTRYPOINT ")
 	arguments := regexp.MustCompile(`"([^"]*)"`).FindAllStringSubmatch(command, -1)
 
@@ -73,9 +84,7 @@ func TestImageAndManifestFitTheServer(t *testing.T) {
 
 // The image has the packages of all libraries that the server asks for.
 func TestImageHasTheServersLibraries(t *testing.T) {
-	image := string(value(os.ReadFile(repository + "Dockerfile"))(t))
-	_, stage, _ := strings.Cut(image, " AS server\n")
-	installed := strings.Fields(inFile(t, stage, `--no-install-recommends ([^&]*) &&`))
+	installed := strings.Fields(inFile(t, serverStage(t), `--no-install-recommends ([^&]*) &&`))
 	needed := string(value(exec.Command("ldd", program(t)).Output())(t))
 	for _, library := range regexp.MustCompile(`(?m)^\s*(lib\S+\.so\S*)`).FindAllStringSubmatch(needed, -1) {
 		name := library[1]
