@@ -8,7 +8,7 @@ file(GLOB TRAFO_KERNEL_HEADERS CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/engine/backend/cuda/plugin_api.h ${PROJECT_SOURCE_DIR}/engine/backend/cuda/nccl_api.h
   ${PROJECT_SOURCE_DIR}/engine/backend/cuda/link_api.h ${PROJECT_SOURCE_DIR}/engine/backend/cuda/copy_api.h
   ${PROJECT_SOURCE_DIR}/engine/backend/cuda/cards.h
-  ${PROJECT_SOURCE_DIR}/engine/core/dtype.h ${PROJECT_SOURCE_DIR}/engine/core/philox.h)
+  ${PROJECT_SOURCE_DIR}/engine/core/dtype.h ${PROJECT_SOURCE_DIR}/engine/core/numeric/philox.h)
 list(SORT TRAFO_KERNEL_HEADERS)
 set(all_hashes "")
 foreach(header ${TRAFO_KERNEL_HEADERS})

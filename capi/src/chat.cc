@@ -1,7 +1,7 @@
 #include <memory>
 
 #include "capi/src/text_handles.h"
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/chat_template/chat_template.h"
 
 using namespace trafo;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/core/call_priority.h"
-#include "engine/core/float_environment.h"
+#include "engine/core/numeric/float_environment.h"
 #include "engine/runtime/context.h"
 
 namespace trafo::capi {

@@ -29,7 +29,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/call_priority.h"
 #include "engine/core/cancel.h"
-#include "engine/core/float_environment.h"
+#include "engine/core/numeric/float_environment.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"

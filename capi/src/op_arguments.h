@@ -6,7 +6,7 @@
 
 #include "capi/src/handles.h"
 #include "engine/core/function_ref.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "capi/src/handles.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/io/safetensors.h"
 #include "engine/ops/view/view.h"
 

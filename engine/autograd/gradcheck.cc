@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 
 namespace trafo {
 namespace {

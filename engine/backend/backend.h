@@ -15,7 +15,7 @@
 #include "engine/backend/stream_device.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/core/tensor.h"
 #include "engine/memory/arena.h"
 #include "engine/memory/memory_stats.h"

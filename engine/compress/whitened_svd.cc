@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/compress/symmetric_eigen.h"
-#include "engine/core/cholesky.h"
+#include "engine/core/numeric/cholesky.h"
 #include "engine/core/status.h"
 
 namespace trafo {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/core/float_environment.h"
+#include "engine/core/numeric/float_environment.h"
 #include "engine/os/threads.h"
 
 namespace trafo {

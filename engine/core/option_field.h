@@ -11,8 +11,8 @@
 #include <type_traits>
 
 #include "engine/core/enum_names.h"
-#include "engine/core/json.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/json.h"
 
 namespace trafo {
 

@@ -5,7 +5,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/core/library_thread.h"
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/batch_packer.h"
 #include "engine/data/long_text.h"

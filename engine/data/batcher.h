@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/core/element_range.h"
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/data/packed_batch.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/tokenized_corpus.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "engine/core/quote.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/quote.h"
 #include "engine/data/corpus.h"
 
 namespace trafo {

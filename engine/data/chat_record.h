@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 
 namespace trafo {
 

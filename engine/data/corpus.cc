@@ -11,7 +11,7 @@
 #include "engine/core/open_error.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/data/pair_reader.h"
 #include "engine/os/file.h"
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/core/json.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/parallel_chunks.h"
-#include "engine/core/shuffle.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/json.h"
 
 namespace trafo {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/core/json.h"
-#include "engine/core/quote.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/json.h"
+#include "engine/core/strings/quote.h"
 #include "engine/data/chat_record.h"
 
 namespace trafo {

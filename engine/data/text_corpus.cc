@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/core/checked.h"
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/disk_text.h"
 #include "engine/os/file.h"

@@ -1,6 +1,6 @@
 #include "engine/data/text_pairs.h"
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/status.h"
 
 namespace trafo {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/progress.h"
-#include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/encode_pairs.h"
 #include "engine/data/long_text.h"

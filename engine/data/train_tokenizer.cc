@@ -5,8 +5,8 @@
 
 #include "engine/core/cancel.h"
 #include "engine/core/limits.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/progress.h"
-#include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/text/tokenizer/tokenizer_kinds.h"
 #include "engine/text/tokenizer/training_pieces.h"

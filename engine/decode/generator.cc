@@ -7,7 +7,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/argument_error.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/decode/batch_decoder.h"
 #include "engine/decode/stop_strings.h"
 #include "engine/models/model_io.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/decode/packing.h"
 #include "engine/ops/softmax/softmax.h"
 #include "engine/ops/top_k/top_k.h"

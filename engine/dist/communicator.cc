@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 
 namespace trafo {
 namespace {

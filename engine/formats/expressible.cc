@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/json.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/json.h"
 
 namespace trafo::interop {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/formats/expressible.h"
 #include "engine/formats/host_model.h"
 #include "engine/formats/interop.h"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "engine/core/cancel_scope.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/decode/packing.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/half.h"
+#include "engine/core/numeric/half.h"
 #include "engine/quant/weight_format.h"
 
 namespace trafo::interop {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/torch/torch_file.h"
 #include "engine/io/atomic_file.h"

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "engine/core/checked.h"
-#include "engine/core/json.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/json.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/io/checksum.h"
 
 namespace trafo {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/io/safetensors.h"
 
 namespace trafo {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/metrics/generated/unicode_categories.h"
 #include "engine/os/shared_library.h"
 

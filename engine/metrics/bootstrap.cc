@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/core/cancel_scope.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/core/status.h"
 
 namespace trafo {

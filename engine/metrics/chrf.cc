@@ -5,7 +5,7 @@
 #include "engine/core/cancel_scope.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/metrics/lowercase.h"
 
 namespace trafo {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/metrics/lowercase_table.h"
 
 namespace trafo {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 
 namespace trafo {
 namespace {

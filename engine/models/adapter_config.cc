@@ -6,8 +6,8 @@
 #include <set>
 
 #include "engine/core/argument_error.h"
-#include "engine/core/json.h"
 #include "engine/core/limits.h"
+#include "engine/core/strings/json.h"
 #include "engine/io/safetensors_header.h"
 #include "engine/models/model.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "engine/core/checked.h"
-#include "engine/core/json.h"
 #include "engine/core/limits.h"
+#include "engine/core/strings/json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/checksum.h"

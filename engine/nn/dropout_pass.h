@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 
 namespace trafo {
 

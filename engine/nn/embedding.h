@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/nn/norm.h"
 #include "engine/nn/parameter_store.h"
 

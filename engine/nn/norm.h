@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/parameter_store.h"
 #include "engine/nn/stack_spec.h"

@@ -7,7 +7,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/cancel_scope.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 #include "engine/quant/int8_matrix.h"

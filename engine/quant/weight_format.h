@@ -6,8 +6,8 @@
 //   code = round(value / scale) in least .. most,   value ~ scale * code,
 //   scale = the largest magnitude of the group / steps
 //
-// core/fp8.h has the 8-bit floating-point numbers of training, quant/state_code.h the codes of
-// optimizer states.
+// core/numeric/fp8.h has the 8-bit floating-point numbers of training, quant/state_code.h the codes
+// of optimizer states.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/core/half.h"
+#include "engine/core/numeric/half.h"
 
 namespace trafo {
 

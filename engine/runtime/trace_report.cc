@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/core/number_text.h"
+#include "engine/core/strings/number_text.h"
 
 namespace trafo {
 namespace {

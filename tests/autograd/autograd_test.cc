@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/autograd/gradcheck.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/matmul/matmul.h"

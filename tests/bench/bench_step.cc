@@ -38,7 +38,7 @@
 
 #include "engine/backend/cuda/copy_link.h"
 #include "engine/backend/cuda/nccl_link.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/dist/linked_group.h"
 #include "engine/dist/local_group.h"
 #include "engine/io/atomic_file.h"

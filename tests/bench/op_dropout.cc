@@ -4,7 +4,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/activation/activation.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"

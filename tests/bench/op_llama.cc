@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/rms_norm/rms_norm.h"
 #include "engine/ops/rotary/rotary.h"

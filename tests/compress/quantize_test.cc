@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/core/half.h"
+#include "engine/core/numeric/half.h"
 #include "engine/memory/host_buffer.h"
 #include "engine/models/int8_weights.h"
 #include "engine/models/model_io.h"

@@ -1,5 +1,5 @@
 // FP8 bits against the tables of arXiv 2209.05433, and scales that fit.
-#include "engine/core/fp8.h"
+#include "engine/core/numeric/fp8.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "engine/core/checked.h"
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/core/wire_format.h"
 #include "engine/data/corpus.h"
 #include "engine/decode/lexical_table.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/batch_packer.h"
 #include "tests/support/errors.h"

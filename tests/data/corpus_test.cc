@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "tests/support/errors.h"
 
 namespace trafo {

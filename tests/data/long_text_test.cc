@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/data/batcher.h"
 #include "engine/data/text_pairs.h"
 #include "tests/support/errors.h"

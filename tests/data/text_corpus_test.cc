@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/batcher.h"
 #include "engine/data/disk_text.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"
 #include "engine/ops/op_kernel.h"

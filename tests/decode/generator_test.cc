@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/decode/logits_processor.h"
 #include "tests/decode/decode_models.h"
 #include "tests/support/chat_tokenizer.h"

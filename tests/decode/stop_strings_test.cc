@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 
 namespace trafo::testing {
 namespace {

@@ -1,8 +1,8 @@
 // Chat templates, which come with models, and the conversations that they write.
 #include <optional>
 
-#include "engine/core/json.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/json.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/chat_template/budget.h"
 #include "engine/text/chat_template/chat_template.h"
 #include "engine/text/tokenizer/tokenizer.h"

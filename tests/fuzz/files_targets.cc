@@ -2,7 +2,7 @@
 #include <charconv>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/checksum.h"

@@ -2,7 +2,7 @@
 #include <optional>
 #include <sstream>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/data/corpus.h"
 #include "engine/data/text_corpus.h"
 #include "engine/data/text_pairs.h"

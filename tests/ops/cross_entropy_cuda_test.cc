@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/op_kernel.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/distillation/distillation.h"
 #include "tests/ops/cuda_test.h"
 

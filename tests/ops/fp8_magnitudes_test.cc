@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"

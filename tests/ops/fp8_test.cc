@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "tests/ops/cuda_test.h"

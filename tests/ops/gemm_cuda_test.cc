@@ -9,7 +9,7 @@
 
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/tf32.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/feed_forward/feed_forward.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"

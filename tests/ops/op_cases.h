@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/runtime/context.h"
 
 namespace trafo::testing {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 #include "tests/ops/cuda_test.h"

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "tests/ops/cuda_test.h"
 
 namespace trafo::testing {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/optim/clip.h"
 #include "tests/support/errors.h"

@@ -2,7 +2,7 @@
 // enough for all but the kernels.
 #include <gtest/gtest.h>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/nn/parameter_store.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/decode/packing.h"
 #include "engine/optim/adamw/adamw.h"
 #include "engine/optim/clip.h"

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/optim/adamw/adamw.h"
 #include "engine/optim/clip.h"

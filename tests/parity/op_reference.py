@@ -1,7 +1,7 @@
 """The definitions of the ops of capi/include/trafo.h, in plain PyTorch.
 
 The same functions make the reference (float64, CPU) and the peer (any device and dtype); `peer` asks for PyTorch's own fused
-operator where there is one. Dropout masks come from the definition in engine/core/philox.h, written in NumPy.
+operator where there is one. Dropout masks come from the definition in engine/core/numeric/philox.h, written in NumPy.
 """
 import dataclasses
 

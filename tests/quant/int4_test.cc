@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/core/half.h"
+#include "engine/core/numeric/half.h"
 #include "tests/support/errors.h"
 
 namespace trafo::testing {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 
 namespace trafo {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
 #include "engine/text/tokenizer/tokenizer.h"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/subword_sampling.h"
 #include "tests/support/errors.h"

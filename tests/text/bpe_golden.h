@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/tokenizer/companion_file.h"
 
 namespace trafo {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
 #include "engine/text/tokenizer/subword_sampling.h"
 #include "tests/support/errors.h"

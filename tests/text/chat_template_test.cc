@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/chat_template/jinja_template.h"
 
 namespace trafo::jinja {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/data/encode_pairs.h"
 #include "engine/data/text_pairs.h"
 #include "engine/text/tokenizer/marian/marian_file.h"

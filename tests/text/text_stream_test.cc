@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/philox.h"
-#include "engine/core/utf8.h"
+#include "engine/core/numeric/philox.h"
+#include "engine/core/strings/utf8.h"
 #include "tests/support/chat_tokenizer.h"
 #include "tests/text/bpe_golden.h"
 

@@ -19,8 +19,8 @@ refuse() {
 
 library="engine capi"
 refuse "std::from_chars" '\b(strto(d|f|ld|l|ll|ul|ull|imax|umax)|ato(f|i|l|ll)|sto(d|f|ld|i|l|ll|ul|ull)|v?f?s?scanf)\s*\(' $library
-refuse "core/number_text.h or std::to_chars" 'printf\s*\([^;]*"[^"]*%[-+ #0-9.*]*[aefgAEFG]' $library
-refuse "core/number_text.h or std::to_chars" 'std::to_string\(\s*(static_cast<(float|double)>|[0-9]+\.)' $library
+refuse "core/strings/number_text.h or std::to_chars" 'printf\s*\([^;]*"[^"]*%[-+ #0-9.*]*[aefgAEFG]' $library
+refuse "core/strings/number_text.h or std::to_chars" 'std::to_string\(\s*(static_cast<(float|double)>|[0-9]+\.)' $library
 refuse "comparisons of characters" '\bis(alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit)\s*\(|\bto(lower|upper)\s*\(' $library apps
 refuse "nothing: the locale belongs to the process" '\b(setlocale|localeconv|uselocale|newlocale|strcoll|strxfrm|strftime|wcsto\w+|mbsto\w+|mbrto\w+)\s*\(|std::(regex|wregex|put_time|get_time|put_money)\b|locale::global|std::locale\s*\(' $library
 refuse "concat()" 'std::(o?stringstream|istringstream|format)\b(?!.*// classic)' engine capi/src --exclude=status.cc --exclude=status.h --exclude=shortlist.cc

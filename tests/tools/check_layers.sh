@@ -51,7 +51,7 @@ while IFS= read -r file; do
       [[ "$path" == "$prefix"/* ]] && ok=1
     done
     # The program compiles these parts of the engine as well, so that there is one of each.
-    [[ "$folder" == apps && "$path" =~ ^engine/(os/[a-z_]+|io/atomic_file|core/(utf8|gzip_stream)).h$ ]] && ok=1
+    [[ "$folder" == apps && "$path" =~ ^engine/(os/[a-z_]+|io/atomic_file|core/(strings/utf8|gzip_stream)).h$ ]] && ok=1
     if [[ $ok -eq 0 ]]; then
       echo "$file:${line%%:*}: $folder may not include $path"
       status=1

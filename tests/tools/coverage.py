@@ -45,7 +45,7 @@ PARSERS = {
                     r"write_|save_|safetensors_to_memory|check_entry|check_metadata|encode_|is_valid_utf8_without_nul"),
     "checkpoint": (r"engine/io/(manifest|checksum|temporary_name)\.|engine/train/(checkpoint|step)/(checkpoint_files|state|gemm_cache)\.",
                    r"encode_|write_|read_gemm_cache|temporary_\w+_name|checkpoint_files\(|gemm_cache_file|restore_checkpoint|\bappend<|to_hex"),
-    "config": (r"engine/core/json\.|engine/models/model_config\.", None),
+    "config": (r"engine/core/strings/json\.|engine/models/model_config\.", None),
     "corpus": (r"engine/(core|data)/(corpus|disk_text|utf8)\.", r"append_utf8|truncate_utf8|to_code_points|read_lines"),
     "sentencepiece": (r"engine/text/tokenizer/sentencepiece/(spm_fields|spm_model)\.|engine/formats/tokenizers/spm_subwords\.", r"serialize_spm"),
     "vocabulary": (r"engine/decode/lexical_table\.", r"LexicalTable::(learn|write|of|candidates|size)|PairTable|sort_unique"),
@@ -75,7 +75,7 @@ def build(jobs):
     if not sources.is_file():
         sources.write_text("src:*/engine/*\nsrc:*/capi/src/*\n", encoding="utf-8")
     checking = set()
-    for path in [*ROOT.glob("engine/**/*.cc"), *ROOT.glob("capi/src/*.cc")]:
+    for path in [*ROOT.glob("engine/**/*.cc"), *ROOT.glob("capi/src/**/*.cc")]:
         text = path.read_text(encoding="utf-8")
         name = str(path.relative_to(ROOT))
         if CHECKS.search(text):

@@ -2,7 +2,7 @@
 // and draws.
 #include <gtest/gtest.h>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/data/batcher.h"
 #include "engine/decode/search.h"
 #include "tests/decode/decode_models.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/run/run.h"
 #include "tests/support/model_forms.h"

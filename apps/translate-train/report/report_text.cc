@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 
 namespace translate_train {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 
 namespace translate_train {
 namespace {

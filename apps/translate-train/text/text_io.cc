@@ -9,7 +9,7 @@
 #include <new>
 
 #include "commands/cli_error.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/os/file.h"
 #include "engine/os/terminal.h"
 #include "text/terminal_text.h"

@@ -1,5 +1,5 @@
-// Philox4x32-10 in vectors, compiled once a target: the dropout masks of core/philox.h, many blocks
-// at a time. See simd.h for how a kernel file includes this.
+// Philox4x32-10 in vectors, compiled once a target: the dropout masks of core/numeric/philox.h,
+// many blocks at a time. See simd.h for how a kernel file includes this.
 #if defined(TRAFO_CPU_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAFO_CPU_PHILOX_INL_H_
 #undef TRAFO_CPU_PHILOX_INL_H_
@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -83,8 +83,8 @@ inline void philox_chunk(const Dropout& dropout, uint64_t first_block,
 }
 
 // factors[i] = dropout.scale() where element first + i is kept and 0 where it is dropped, for 0 <=
-// i < count: exactly dropout_keeps() of core/philox.h. Any first >= 0. Whole runs are cheap, a call
-// for a few elements costs a chunk.
+// i < count: exactly dropout_keeps() of core/numeric/philox.h. Any first >= 0. Whole runs are
+// cheap, a call for a few elements costs a chunk.
 template <class T>
 HWY_NOINLINE void dropout_factors(const Dropout& dropout, int64_t first, int64_t count,
                                   T* HWY_RESTRICT factors) {

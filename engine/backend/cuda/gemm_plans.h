@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/backend/cuda/device_state.h"
-#include "engine/core/fp8.h"
+#include "engine/core/numeric/fp8.h"
 
 namespace trafo::cuda {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/formats/expressible.h"
 #include "engine/formats/host_model.h"
 #include "engine/formats/tensor_map.h"

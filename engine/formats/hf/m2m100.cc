@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "engine/core/limits.h"
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/lm_files.h"
 #include "engine/formats/tokenizers/fast_tokenizer.h"

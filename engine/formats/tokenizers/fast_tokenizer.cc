@@ -7,7 +7,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/formats/tokenizers/spelled_tokens.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/text/tokenizer/sentencepiece/character_map_entries.h"

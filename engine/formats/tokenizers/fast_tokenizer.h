@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo::interop {

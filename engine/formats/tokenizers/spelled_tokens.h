@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
 
 namespace trafo::interop {

@@ -9,8 +9,8 @@
 
 #include "engine/core/checked.h"
 #include "engine/core/limits.h"
-#include "engine/core/quote.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/quote.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/formats/expressible.h"
 #include "engine/io/safetensors_header.h"
 

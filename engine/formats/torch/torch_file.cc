@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "engine/core/limits.h"
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/formats/expressible.h"
 #include "engine/formats/torch/zip_file.h"
 #include "engine/io/checksum.h"

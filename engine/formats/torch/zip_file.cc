@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "engine/core/limits.h"
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/formats/expressible.h"
 
 namespace trafo::interop {

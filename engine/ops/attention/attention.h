@@ -20,7 +20,7 @@
 // recomputed (Dao et al., arXiv 2205.14135); nothing of size S x S is kept.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

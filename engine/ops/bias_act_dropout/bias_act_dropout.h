@@ -4,7 +4,7 @@
 // partition, in the pass that makes dx.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/activation/activation.h"
 
 namespace trafo {

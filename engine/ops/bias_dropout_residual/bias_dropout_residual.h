@@ -6,7 +6,7 @@
 // dbias, dgamma and dbeta; sums over rows use a fixed partition.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

@@ -38,9 +38,9 @@ struct CrossEntropyForwardParams {
   // before the loss: backward without a second reading of the logits.
   double dloss;
   void* dlogits;  // [rows, classes], may be the same memory as logits; null: not wanted
-  // dlogits before it is rounded to dtype, times dlogits_scale[1], in E5M2 (core/fp8.h): float32 on
-  // the CPU and bfloat16 on CUDA, with a stride that is a multiple of 16 and less than 16 elements
-  // more than `classes`. Both gradients then have zeros after a row. Null: not wanted.
+  // dlogits before it is rounded to dtype, times dlogits_scale[1], in E5M2 (core/numeric/fp8.h):
+  // float32 on the CPU and bfloat16 on CUDA, with a stride that is a multiple of 16 and less than
+  // 16 elements more than `classes`. Both gradients then have zeros after a row. Null: not wanted.
   void* dlogits_fp8;  // bytes [rows, stride]
   const float* dlogits_scale;
 };

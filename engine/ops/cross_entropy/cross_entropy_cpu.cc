@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "engine/backend/cpu/thread_pool.h"
-#include "engine/core/fp8.h"
+#include "engine/core/numeric/fp8.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {

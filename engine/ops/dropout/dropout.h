@@ -1,8 +1,8 @@
 // y = x * mask / (1 - p), the mask drawn from Philox by (seed, step, id, element): see
-// core/philox.h. Nothing is saved for backward; the mask is drawn again.
+// core/numeric/philox.h. Nothing is saved for backward; the mask is drawn again.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

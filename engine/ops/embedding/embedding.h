@@ -6,7 +6,7 @@
 // range are INVALID_ARGUMENT, naming the first.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

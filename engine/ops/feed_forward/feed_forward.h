@@ -8,7 +8,7 @@
 // and sums it to the gradient of the bias.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/ops/activation/activation.h"
 
 namespace trafo::ops {

@@ -7,7 +7,7 @@
 // definition in float32; it is the reference of the tests.
 #pragma once
 
-#include "engine/core/fp8.h"
+#include "engine/core/numeric/fp8.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

@@ -2,7 +2,7 @@
 // to autodiff.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

@@ -7,7 +7,7 @@
 // g = dy gamma, xhat = x rstd; dgamma = sum dy xhat over a fixed row partition.
 #pragma once
 
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/chat_template/function.h"
 
 namespace trafo::jinja {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/core/quote.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/quote.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 
 namespace trafo {

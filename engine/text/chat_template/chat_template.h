@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/chat_template/jinja_template.h"
 #include "engine/text/text_span.h"
 #include "engine/text/tokenizer/tokenizer.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 
 namespace trafo::jinja {
 namespace {

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <charconv>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 
 namespace trafo::jinja {
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/chat_template/function.h"
 #include "engine/text/chat_template/strings.h"
 

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/chat_template/budget.h"
 #include "engine/text/text_span.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/core/quote.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/quote.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/chat_template/strings.h"
 
 namespace trafo::jinja {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/chat_template/function.h"
 #include "engine/text/chat_template/strings.h"
 

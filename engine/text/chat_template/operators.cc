@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/chat_template/function.h"
 #include "engine/text/chat_template/strings.h"
 

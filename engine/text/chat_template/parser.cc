@@ -2,7 +2,7 @@
 #include <array>
 #include <initializer_list>
 
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/chat_template/expression_parser.h"
 #include "engine/text/chat_template/syntax.h"
 

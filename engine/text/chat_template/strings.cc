@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/unicode/properties.h"
 
 namespace trafo::jinja {

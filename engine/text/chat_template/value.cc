@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/chat_template/function.h"
 #include "engine/text/chat_template/strings.h"
 

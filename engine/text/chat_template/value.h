@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/text/chat_template/budget.h"
 
 namespace trafo::jinja {

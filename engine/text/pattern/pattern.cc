@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/pattern/pattern_tree.h"
 #include "engine/text/tokenizer/check_text.h"
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/core/quote.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/quote.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/pattern/pattern_tree.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/unicode/properties.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 
 namespace trafo {
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/limits.h"
-#include "engine/core/quote.h"
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/quote.h"
 
 namespace trafo {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 
 namespace trafo {
 

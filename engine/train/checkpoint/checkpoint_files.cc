@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "engine/core/argument_error.h"
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/io/checksum.h"
 #include "engine/io/manifest.h"
 #include "engine/models/adapter.h"

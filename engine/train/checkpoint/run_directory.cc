@@ -5,7 +5,7 @@
 #include <string>
 #include <system_error>
 
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
 #include "engine/metrics/registry.h"

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "engine/core/argument_error.h"
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 #include "engine/train/run/generated/train_options_fields.h"
 
 namespace trafo {

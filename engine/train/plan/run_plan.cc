@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "engine/core/number_text.h"
+#include "engine/core/strings/number_text.h"
 #include "engine/data/long_text.h"
 #include "engine/objective/registry.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "engine/backend/tf32.h"
-#include "engine/core/json.h"
 #include "engine/core/progress.h"
+#include "engine/core/strings/json.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/translator.h"
 #include "engine/io/checksum.h"

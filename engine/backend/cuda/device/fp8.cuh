@@ -1,9 +1,10 @@
-// float32 to FP8 as float_to_fp8 (engine/core/fp8.h) does it. Cards from 8.9 on have instructions.
+// float32 to FP8 as float_to_fp8 (engine/core/numeric/fp8.h) does it. Cards from 8.9 on have
+// instructions.
 #pragma once
 
 #include <cuda_fp8.h>
 
-#include "engine/core/fp8.h"
+#include "engine/core/numeric/fp8.h"
 
 namespace trafo::cuda {
 

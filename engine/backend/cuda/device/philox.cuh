@@ -1,11 +1,11 @@
-// Dropout masks on the device: bit for bit dropout_keeps() of engine/core/philox.h, eight elements
-// a Philox block.
+// Dropout masks on the device: bit for bit dropout_keeps() of engine/core/numeric/philox.h, eight
+// elements a Philox block.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/backend/cuda/device_state.h"
-#include "engine/core/philox.h"
+#include "engine/core/numeric/philox.h"
 
 namespace trafo::cuda {
 

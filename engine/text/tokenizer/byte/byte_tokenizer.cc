@@ -6,7 +6,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/check_text.h"
 
 namespace trafo {

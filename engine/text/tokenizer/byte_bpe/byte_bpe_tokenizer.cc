@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/core/limits.h"
-#include "engine/core/shuffle.h"
-#include "engine/core/utf8.h"
+#include "engine/core/numeric/shuffle.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
 #include "engine/text/tokenizer/character_length.h"
 #include "engine/text/tokenizer/subword_sampling.h"

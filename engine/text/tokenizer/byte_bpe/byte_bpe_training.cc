@@ -7,7 +7,7 @@
 #include "engine/core/cancel.h"
 #include "engine/core/limits.h"
 #include "engine/core/progress.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
 

@@ -1,6 +1,6 @@
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 
 namespace trafo {
 namespace {

@@ -1,7 +1,7 @@
 #include "engine/text/tokenizer/byte_bpe/fallback_decoder.h"
 
 #include "engine/core/limits.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/character_length.h"
 
 namespace trafo {

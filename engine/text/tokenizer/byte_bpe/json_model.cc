@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 #include "engine/text/unicode/properties.h"
 

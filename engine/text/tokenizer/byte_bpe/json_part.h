@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/json.h"
-#include "engine/core/quote.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/json.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/tokenizer/check_text.h"
 
 namespace trafo {

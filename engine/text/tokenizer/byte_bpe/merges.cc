@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/core/shuffle.h"
+#include "engine/core/numeric/shuffle.h"
 #include "engine/text/tokenizer/subword_sampling.h"
 
 namespace trafo {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/limits.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/pattern_part.h"
 #include "engine/text/unicode/properties.h"
 

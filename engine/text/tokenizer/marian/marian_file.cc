@@ -5,10 +5,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include "engine/core/json.h"
 #include "engine/core/limits.h"
-#include "engine/core/quote.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/json.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/tokenizer/check_text.h"
 
 namespace trafo {

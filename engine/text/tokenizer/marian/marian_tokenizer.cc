@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "engine/core/argument_error.h"
-#include "engine/core/json.h"
-#include "engine/core/quote.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/json.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/marian/marian_file.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"

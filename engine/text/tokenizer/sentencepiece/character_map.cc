@@ -6,7 +6,7 @@
 
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/sentencepiece/character_map_entries.h"
 #include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 
 namespace trafo {

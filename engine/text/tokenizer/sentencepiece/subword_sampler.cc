@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/core/status.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 
 namespace trafo {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/core/limits.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/training_pieces.h"
 
 namespace trafo {

@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "engine/core/json.h"
 #include "engine/core/limits.h"
-#include "engine/core/utf8.h"
+#include "engine/core/strings/json.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/json_part.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 #include "engine/text/tokenizer/wordpiece/wordpiece_tokenizer.h"

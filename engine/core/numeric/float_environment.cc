@@ -1,4 +1,4 @@
-#include "engine/core/float_environment.h"
+#include "engine/core/numeric/float_environment.h"
 
 #include <utility>
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "commands/commands.h"
-#include "commands/model_quality.h"
+#include "commands/compression/model_quality.h"
 #include "text/text_io.h"
 
 namespace translate_train {

@@ -1,4 +1,4 @@
-#include "commands/id_lines.h"
+#include "commands/decoding/id_lines.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "engine/core/utf8.h"
+#include "engine/core/strings/utf8.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "commands/score_input.h"
+#include "commands/decoding/score_input.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "commands/distill_files.h"
+#include "commands/compression/distill_files.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "commands/commands.h"
-#include "commands/model_quality.h"
+#include "commands/compression/model_quality.h"
 #include "settings/train_config.h"
 #include "text/text_io.h"
 

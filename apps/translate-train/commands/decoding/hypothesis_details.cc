@@ -1,4 +1,4 @@
-#include "commands/hypothesis_details.h"
+#include "commands/decoding/hypothesis_details.h"
 
 #include <fmt/format.h>
 

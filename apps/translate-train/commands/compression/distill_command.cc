@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "commands/commands.h"
-#include "commands/distill_files.h"
+#include "commands/compression/distill_files.h"
 #include "commands/pair_filter.h"
 #include "launch/signals.h"
 #include "settings/setting_flags.h"

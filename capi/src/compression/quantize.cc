@@ -1,7 +1,7 @@
 // Models with quantized weights.
 #include "engine/compress/quantize.h"
 
-#include "capi/src/calibration.h"
+#include "capi/src/compression/calibration.h"
 #include "capi/src/options.h"
 
 using namespace trafo;

@@ -1,4 +1,4 @@
-#include "commands/model_quality.h"
+#include "commands/compression/model_quality.h"
 
 #include <fmt/format.h>
 

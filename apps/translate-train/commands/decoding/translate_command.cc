@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "commands/commands.h"
-#include "commands/hypothesis_details.h"
-#include "commands/id_lines.h"
+#include "commands/decoding/hypothesis_details.h"
+#include "commands/decoding/id_lines.h"
 #include "engine/os/file.h"
 #include "engine/os/terminal.h"
 #include "settings/setting_flags.h"

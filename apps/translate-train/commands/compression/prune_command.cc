@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "commands/commands.h"
-#include "commands/model_quality.h"
+#include "commands/compression/model_quality.h"
 #include "settings/setting_types.h"
 #include "settings/train_config.h"
 

@@ -1,4 +1,4 @@
-#include "engine/core/half.h"
+#include "engine/core/numeric/half.h"
 
 #include <bit>
 #include <cmath>

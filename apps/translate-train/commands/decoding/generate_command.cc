@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "commands/commands.h"
-#include "commands/id_lines.h"
+#include "commands/decoding/id_lines.h"
 #include "engine/os/file.h"
 #include "engine/os/terminal.h"
 #include "settings/setting_flags.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "capi/src/calibration.h"
+#include "capi/src/compression/calibration.h"
 #include "capi/src/options.h"
 
 using namespace trafo;

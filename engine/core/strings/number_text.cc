@@ -1,4 +1,4 @@
-#include "engine/core/number_text.h"
+#include "engine/core/strings/number_text.h"
 
 #include <charconv>
 

@@ -1,4 +1,4 @@
-#include "engine/core/cholesky.h"
+#include "engine/core/numeric/cholesky.h"
 
 #include <cmath>
 

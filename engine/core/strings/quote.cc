@@ -1,4 +1,4 @@
-#include "engine/core/quote.h"
+#include "engine/core/strings/quote.h"
 
 namespace trafo {
 

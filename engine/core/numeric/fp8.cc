@@ -1,4 +1,4 @@
-#include "engine/core/fp8.h"
+#include "engine/core/numeric/fp8.h"
 
 #include <algorithm>
 #include <bit>

@@ -7,9 +7,9 @@
 #include <tuple>
 
 #include "commands/commands.h"
-#include "commands/hypothesis_details.h"
-#include "commands/id_lines.h"
-#include "commands/score_input.h"
+#include "commands/decoding/hypothesis_details.h"
+#include "commands/decoding/id_lines.h"
+#include "commands/decoding/score_input.h"
 #include "settings/setting_types.h"
 #include "text/cut_lines.h"
 #include "text/text_io.h"

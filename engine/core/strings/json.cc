@@ -1,4 +1,4 @@
-#include "engine/core/json.h"
+#include "engine/core/strings/json.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 #include "engine/compress/sparsify.h"
 
 #include <memory>
-#include "capi/src/calibration.h"
+#include "capi/src/compression/calibration.h"
 
 using namespace trafo;
 using namespace trafo::capi;
