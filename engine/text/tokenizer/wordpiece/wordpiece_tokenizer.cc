@@ -124,7 +124,7 @@ std::string WordPieceTokenizer::decode(std::span<const int32_t> ids) const {
     if (!is_first && joins_words_ && token.starts_with(decoded_prefix_))
       token.erase(0, decoded_prefix_.size());
     else if (!is_first)
-      token.insert(0, " ");
+      token = concat(" ", token);
     if (cleans_up_) clean_up(token);
     text += token;
     is_first = false;
