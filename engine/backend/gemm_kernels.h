@@ -19,6 +19,7 @@ enum class GemmKernel {
   in_place,          // backend/cpu/gemm_skinny-inl.h
   blocks,            // backend/cpu/gemm_driver-inl.h
   epilogue,          // backend/cuda/gemm.cu, ops/feed_forward/activation_gemm_wgmma_cuda.cu
+  rank_update,       // backend/cuda/rank_update.cu
   float32_then_sum,  // backend/cuda/gemm.cu
   cublaslt,          // backend/cuda/gemm_plans.cu
   cublaslt_then_bias,
@@ -94,6 +95,13 @@ inline constexpr GemmKernelRow kGemmKernels[] = {
      "k = 0",
      [](const GemmCase& c) { return c.k == 0; },
      "C = bias or zeros, added to C if asked"},
+
+    {GemmKernel::rank_update, "rank_update", DeviceKind::cuda,
+     "bfloat16 C that is added to without a bias, A as stored, k <= 64",
+     [](const GemmCase& c) {
+       return c.c_is_bf16 && c.accumulate && !c.has_bias && !c.trans_a && c.k <= 64;
+     },
+     "an own kernel that reads and writes C once, for what an adapter adds"},
 
     {GemmKernel::float32_then_sum, "float32_then_sum", DeviceKind::cuda,
      "bfloat16 C that is added to, or whose bias cuBLASLt cannot take",

@@ -27,10 +27,12 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
     return fp8 ? ops::fp8_linear(context, input, weight.values, *fp8, bias)
                : ops::linear(context, input, weight.values, bias);
   };
-  const Tensor y = product();
-  if (!weight.update || NoLowRank::active()) return y;
+  if (!weight.update || NoLowRank::active()) return product();
   const LowRankUpdate& update = *weight.update;
+  // Before the product, so that backward adds the thin gradient of x to the wide one, which is
+  // cheaper than the other order.
   const Tensor down = ops::scale(context, ops::linear(context, in, update.down), update.scale);
+  const Tensor y = product();
   // In place: a GEMM does not keep its output for backward.
   return ops::low_rank_add(context, y, down, update.up, *update.ranges, true);
 }

@@ -6,11 +6,14 @@
 //              [--unfused] [--no-graphs] [--on-device] [--tune] [--no-epilogues]
 //              [--no-bias-sums] [--no-output-bias]
 //              [--ranks N [--nccl] [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
-//              [--quantize-bits 8|4] [--layer-drop P] [--baseline FILE] [WORKLOAD ...]
+//              [--quantize-bits 8|4] [--layer-drop P] [--sentences N] [--positions N]
+//              [--vocabulary N] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
-// gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M llama-1B, and tiny and small too. llama-1B: Llama's
-// form, 16 layers, 8 KV heads. Translation: B sentences of S positions a side, lengths drawn
+// gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M llama-1B llama-1B-lora qwen-0.5B-lora, and tiny and
+// small too. llama-1B: Llama's form, 16 layers, 8 KV heads; -lora: a frozen model whose adapter of
+// rank 16 on all projections is trained. --sentences, --positions and --vocabulary replace those of
+// a workload. Translation: B sentences of S positions a side, lengths drawn
 // uniformly from S/2..S; tok_s counts B x S for everyone (sentences a second in other units);
 // packed, so only real tokens are computed. Every step takes its batch from host memory, as
 // training does, and where the trainer works ahead of the device so does this; --on-device: the
@@ -42,6 +45,7 @@
 #include "engine/dist/linked_group.h"
 #include "engine/dist/local_group.h"
 #include "engine/io/atomic_file.h"
+#include "engine/models/adapter.h"
 #include "engine/models/model.h"
 #include "engine/models/upload.h"
 #include "engine/ops/op_kernel.h"
@@ -66,6 +70,7 @@ struct Workload {
   double dropout;
   int64_t sentences, positions;
   int64_t kv_heads = 0;  // above 0: Llama's form (RMS norm, rotary positions, SwiGLU, no biases)
+  int64_t adapter_rank = 0;  // above 0: all but an adapter on all projections is frozen
 };
 
 constexpr Architecture kS2S = Architecture::encoder_decoder, kLm = Architecture::decoder_lm;
@@ -84,6 +89,8 @@ constexpr Workload kWorkloads[] = {
     {"gpt2-350M", Where::gpu, kLm, 24, 1024, 16, 4096, 50304, 0, 16, 1024},
     {"gpt2-1558M", Where::gpu, kLm, 48, 1600, 25, 6400, 50304, 0, 8, 1024},
     {"llama-1B", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8},
+    {"llama-1B-lora", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8, 16},
+    {"qwen-0.5B-lora", Where::gpu, kLm, 24, 896, 14, 4864, 151936, 0, 8, 2048, 2, 16},
 };
 
 struct StepOptions {
@@ -106,7 +113,8 @@ struct StepOptions {
   CommunicationDType communication = CommunicationDType::float32;
   int64_t quantize_bits = 0;
   double layer_drop = 0;
-  std::string profile;  // where a trace goes; empty: nowhere
+  int64_t sentences = 0, positions = 0, vocabulary = 0;  // 0: as the workload has them
+  std::string profile;                                   // where a trace goes; empty: nowhere
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
   const char* precision_name() const { return fp8 ? "fp8" : dtype_name(precision); }
@@ -214,6 +222,8 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   context->set_bias_sums_in_gemms(o.bias_sums);
   context->set_graphs(o.graphs);
   const auto model = make_model(*context, model_config(w, o.output_bias), 1, o.precision);
+  if (w.adapter_rank > 0)
+    add_adapter(*context, *model, {w.adapter_rank, 2.0 * static_cast<double>(w.adapter_rank)}, 1);
   const bool lm = w.architecture == Architecture::decoder_lm;
   TrainOptions options;
   options.learning_rate = 1e-4;
@@ -267,12 +277,14 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
 
   const auto parameters = static_cast<double>(model->parameters().parameter_count());
   const double units = static_cast<double>(w.sentences * w.positions);
+  if (o.vocabulary > 0) row["vocabulary"] = w.vocabulary;
   row["params"] = model->parameters().parameter_count();
   row["steps"] = steps;
   row["ms"] = ms;
   row["tok_s"] = units * o.ranks / ms * 1e3;
   row["real_target_tok_s"] = static_cast<double>(host.label_count) * o.ranks / ms * 1e3;
-  if (lm && !o.on_cpu()) {  // as the peer counts them; 989.5 TFLOP/s: bfloat16 of an H200
+  if (lm && !o.on_cpu() &&
+      w.adapter_rank == 0) {  // as the peer counts them; 989.5 TFLOP/s: bfloat16 of an H200
     const double flops = 6 * parameters + 12.0 * static_cast<double>(w.layers * w.positions) *
                                               static_cast<double>(w.width);
     row["MFU_989"] = flops * units / ms / 1e9 / 989.5;
@@ -357,7 +369,7 @@ constexpr const char* kUsage =
     " [--on-device] [--tune] [--no-epilogues] [--no-bias-sums] [--no-output-bias]"
     " [--ranks N [--nccl] [--overlap]]"
     " [--communication-dtype fp32|bf16] [--quantize-bits 8|4] [--layer-drop P] [--profile FILE]"
-    " [--baseline FILE] [WORKLOAD ...]\n";
+    " [--sentences N] [--positions N] [--vocabulary N] [--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -383,6 +395,12 @@ int run(int argc, char** argv) {
       o.quantize_bits = std::atoi(argv[++i]);
     } else if (word == "--layer-drop" && has_value) {
       o.layer_drop = std::atof(argv[++i]);
+    } else if (word == "--sentences" && has_value) {
+      o.sentences = std::max(1, std::atoi(argv[++i]));
+    } else if (word == "--positions" && has_value) {
+      o.positions = std::max(1, std::atoi(argv[++i]));
+    } else if (word == "--vocabulary" && has_value) {
+      o.vocabulary = std::max(8, std::atoi(argv[++i]));
     } else if (word == "--nccl") {
       o.nccl = true;
     } else if (word == "--overlap") {
@@ -458,7 +476,11 @@ int run(int argc, char** argv) {
   for (const Workload* workload : workloads) {
     StepOptions own = o;
     if (!o.profile.empty() && workloads.size() > 1) own.profile += concat(".", workload->name);
-    run(*workload, own, card.get(), report);
+    Workload form = *workload;
+    if (o.sentences > 0) form.sentences = o.sentences;
+    if (o.positions > 0) form.positions = o.positions;
+    if (o.vocabulary > 0) form.vocabulary = o.vocabulary;
+    run(form, own, card.get(), report);
   }
   return finish(report, baseline);
 }

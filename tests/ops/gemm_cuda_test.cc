@@ -263,6 +263,53 @@ TEST_F(CudaGemm, AddsToFloat32AndSumsTheRowsOfA) {
 // only in part, k that ends inside a block's part or before it begins, operands that only cuBLASLt
 // takes. The bits of each do not depend on the others. With them the gradients of biases, where
 // the launch makes these.
+// C += A B with a small k is rounded once, for B in both layouts, matrices with further columns,
+// and sizes that fill no tile; the bits of a row are those it has alone.
+TEST_F(CudaGemm, RankUpdates) {
+  struct Case {
+    Shapes s;
+    int64_t more_a, more_b, more_c;  // columns beside the matrix
+  };
+  const Case cases[] = {{{300, 512, 16}, 0, 0, 0}, {{129, 264, 8}, 32, 0, 24},
+                        {{64, 96, 48}, 0, 16, 0},  {{1, 2048, 32}, 0, 0, 0},
+                        {{37, 72, 64}, 8, 8, 8},   {{33, 7, 5}, 1, 2, 3},
+                        {{20, 64, 63}, 0, 1, 0},   {{5, 8, 1}, 0, 0, 0}};
+  for (const auto& [s, more_a, more_b, more_c] : cases)
+    for (const bool trans_b : {true, false}) {
+      const int64_t lda = s.k + more_a, ldb = (trans_b ? s.k : s.n) + more_b, ldc = s.n + more_c;
+      const int64_t b_rows = trans_b ? s.n : s.k;
+      const Doubles a = random(s.m * lda), b = random(b_rows * ldb), c = random(s.m * ldc);
+      Doubles expected = c;
+      for (int64_t i = 0; i < s.m; ++i)
+        for (int64_t j = 0; j < s.n; ++j)
+          for (int64_t l = 0; l < s.k; ++l)
+            expected[static_cast<size_t>(i * ldc + j)] +=
+                a[static_cast<size_t>(i * lda + l)] *
+                b[static_cast<size_t>(trans_b ? j * ldb + l : l * ldb + j)];
+      const Tensor a_on_card = upload(a, {s.m, lda}), b_on_card = upload(b, {b_rows, ldb});
+      const auto updated = [&](int64_t first, int64_t rows) {
+        const Tensor sum = upload(c, {s.m, ldc});
+        GemmParams p = params(a_on_card, b_on_card, sum, {rows, s.n, s.k});
+        p.trans_b = trans_b;
+        p.accumulate = true;
+        p.a = static_cast<const std::byte*>(p.a) + first * lda * 2;
+        p.c = static_cast<std::byte*>(p.c) + first * ldc * 2;
+        p.lda = lda;
+        p.ldb = ldb;
+        p.ldc = ldc;
+        context_->backend().gemm(p);
+        return download(sum);
+      };
+      SCOPED_TRACE(concat("m ", s.m, ", n ", s.n, ", k ", s.k, ", B transposed ", trans_b));
+      const Doubles all = updated(0, s.m);
+      expect_close(all, expected, 1.0 / 256, 1e-5);
+      const Doubles last = updated(s.m - 1, 1);
+      for (int64_t j = 0; j < ldc; ++j)
+        ASSERT_EQ(last[static_cast<size_t>((s.m - 1) * ldc + j)],
+                  all[static_cast<size_t>((s.m - 1) * ldc + j)]);
+    }
+}
+
 TEST_F(CudaGemm, GroupedWeightGradients) {
   const std::vector<Shapes> shapes = {
       {1024, 2048, 40}, {128, 256, 64}, {256, 512, 512}, {64, 8, 1},     {8, 64, 63},

@@ -246,6 +246,11 @@ TEST(KernelSelection, Gemm) {
   c.has_bias = false;
   EXPECT_EQ(gemm_kernel(c), GemmKernel::cublaslt);
   c.accumulate = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::rank_update);
+  c.trans_a = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::float32_then_sum);
+  c.trans_a = false;
+  c.k = 65;
   EXPECT_EQ(gemm_kernel(c), GemmKernel::float32_then_sum);
   c.k = 0;
   EXPECT_EQ(gemm_kernel(c), GemmKernel::bias_only);

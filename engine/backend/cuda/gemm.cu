@@ -5,6 +5,7 @@
 
 #include "engine/backend/cuda/device/elementwise.cuh"
 #include "engine/backend/cuda/gemm_plans.h"
+#include "engine/backend/cuda/rank_update.h"
 #include "engine/backend/gemm_kernels.h"
 
 namespace trafo::cuda {
@@ -123,6 +124,7 @@ int32_t dispatch(DeviceState& device, const GemmParams& params) {
   GemmKernel kernel = gemm_kernel(c);
   if (kernel == GemmKernel::bias_only)
     return p.bias || !p.accumulate ? launch_add_bias(device, p, p.accumulate) : kSuccess;
+  if (kernel == GemmKernel::rank_update) return rank_update(device, p);
   if (p.batch > std::numeric_limits<int32_t>::max()) return no_kernel(device, p);
 
   bool found = false;

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "engine/backend/cuda/device/largest.cuh"
+#include "engine/backend/cuda/device/mma.cuh"
 #include "engine/ops/attention/attention_cuda.cuh"
 
 namespace trafo::cuda {
@@ -126,10 +127,7 @@ __device__ __forceinline__ Quad load_left_transposed(const MmaTile<D>& tile, int
 // c += a b
 __device__ __forceinline__ void multiply_add(float (&c)[4], const Quad& a, uint32_t b0,
                                              uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1));
+  mma_bf16(c, a.x, b0, b1);
 }
 
 __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
