@@ -9,9 +9,9 @@ use trafo_sys as sys;
 use crate::device::Device;
 use crate::error::{Error, Result, check, infallible};
 use crate::handle::{OutString, RawContext, check_abi, defaults, path_view};
+use crate::network::tensor::{Element, Tensor};
 use crate::options::{to_i32, to_i64};
 use crate::results::{MemoryStats, filled};
-use crate::tensor::{Element, Tensor};
 
 /// Settings of a [`Context`] and of the engine of a [`Model`](crate::Model).
 ///

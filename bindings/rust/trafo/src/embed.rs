@@ -13,8 +13,8 @@ use crate::context::ContextOptions;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{check_abi, view};
 use crate::model::Model;
+use crate::network::tensor::DType;
 use crate::options::{from_i64, to_i64};
-use crate::tensor::DType;
 use crate::text::{Corpus, Tokenizer};
 use crate::trainer::Trainer;
 

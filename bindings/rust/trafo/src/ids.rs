@@ -10,10 +10,10 @@ use crate::enums::{ExportFormat, ExportWeights};
 use crate::error::{ErrorCode, Result, check};
 use crate::handle::{RawTranslations, check_abi, slice};
 use crate::model::Model;
-use crate::open_model::{OpenModel, RECORDED};
+use crate::network::open_model::{OpenModel, RECORDED};
+use crate::network::states::{HiddenStates, Logits, NOT_RECORDED};
+use crate::network::tensor::Tensor;
 use crate::results::SpecialTokens;
-use crate::states::{HiddenStates, Logits, NOT_RECORDED};
-use crate::tensor::Tensor;
 use crate::text::{Corpus, Tokenizer, expect_equal};
 use crate::translation::{TranslateOptions, Translation, read_lines};
 

@@ -151,45 +151,31 @@
 mod adapter;
 mod batches;
 mod cancel;
-mod chain;
 mod chat;
+mod compression;
 mod context;
 mod data;
 mod device;
-mod dlpack;
 mod embed;
 mod enums;
 mod error;
 mod evaluation;
 mod event;
-mod factorize;
 mod generation;
 mod group;
 mod handle;
-mod host_types;
 mod ids;
 mod interop;
 mod memory_plan;
 mod model;
 mod model_config;
 mod names;
-mod op_options;
-mod open_model;
-mod ops;
-mod optim;
+mod network;
 mod options;
-mod own_tensors;
-mod parameters;
-mod prune;
-mod quantize;
-mod region;
 mod results;
 #[cfg(feature = "serde")]
 mod serialize;
-mod sparsify;
-mod states;
 mod teacher;
-mod tensor;
 mod text;
 mod trainer;
 mod trainer_options;
@@ -198,12 +184,14 @@ mod translation;
 pub use adapter::AdapterOptions;
 pub use batches::{Batch, BatchSource};
 pub use cancel::{CancelToken, Progress};
-pub use chain::Chain;
 pub use chat::ChatTokens;
+pub use compression::factorize::FactorizeOptions;
+pub use compression::prune::PruneOptions;
+pub use compression::quantize::QuantizeOptions;
+pub use compression::sparsify::SparsifyOptions;
 pub use context::{Context, ContextOptions};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
-pub use dlpack::{CopyMode, DlpackTensor};
 pub use enums::{
     CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop,
     Work,
@@ -214,7 +202,6 @@ pub use evaluation::{
     sentence_scores,
 };
 pub use event::Metrics;
-pub use factorize::FactorizeOptions;
 pub use generation::{GenerationOptions, GenerationPiece, Generator, Pieces};
 pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::Imported;
@@ -222,24 +209,23 @@ pub use model::{
     Model, Parameter, ParameterMut, Score, find_checkpoint, find_model, list_checkpoints,
 };
 pub use model_config::*;
-pub use op_options::{
+pub use network::chain::Chain;
+pub use network::dlpack::{CopyMode, DlpackTensor};
+pub use network::op_options::{
     AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, SoftmaxOptions,
 };
-pub use open_model::OpenModel;
-pub use ops::{Activation, Comparison, Reduction};
-pub use optim::{AdamW, AdamWOptions};
-pub use own_tensors::{Distribution, Sgd};
-pub use parameters::{ClosedParameters, Loaded, Parameters, tensor_names};
-pub use prune::PruneOptions;
-pub use quantize::QuantizeOptions;
-pub use region::{CustomBackward, Gradcheck, GradcheckOptions};
+pub use network::open_model::OpenModel;
+pub use network::ops::{Activation, Comparison, Reduction};
+pub use network::optim::{AdamW, AdamWOptions};
+pub use network::own_tensors::{Distribution, Sgd};
+pub use network::parameters::{ClosedParameters, Loaded, Parameters, tensor_names};
+pub use network::region::{CustomBackward, Gradcheck, GradcheckOptions};
+pub use network::states::{HiddenStates, Logits};
+pub use network::tensor::{Element, Tensor};
 pub use results::{
     CorpusInfo, Evaluation, Event, EventKind, MemoryPlan, MemoryStats, ParameterInfo,
     ResampledScore, SpecialTokens, StepResult,
 };
-pub use sparsify::SparsifyOptions;
-pub use states::{HiddenStates, Logits};
-pub use tensor::{Element, Tensor};
 pub use text::{Corpus, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf, find_vocabulary};
 pub use trainer::{Trainer, TrainerBuilder};
 pub use trainer_options::{

@@ -14,9 +14,9 @@ use crate::handle::{
     views,
 };
 use crate::model_config::ModelConfig;
+use crate::network::tensor::{DType, Element, expect_dtype};
 use crate::options::{from_i64, to_i32, to_i64};
 use crate::results::{MemoryStats, ParameterInfo, filled};
-use crate::tensor::{DType, Element, expect_dtype};
 use crate::text::{Tokenizer, expect_equal};
 use crate::trainer_options::RunModel;
 use crate::translation::{TranslateOptions, Translation, read_lines};

@@ -5,9 +5,9 @@ use trafo_sys as sys;
 use crate::error::{Result, check};
 use crate::handle::{defaults, path_view};
 use crate::names::named;
-use crate::ops::Activation;
+use crate::network::ops::Activation;
+use crate::network::tensor::DType;
 use crate::options::{from_flag, from_i64, options, same, to_count};
-use crate::tensor::DType;
 
 macro_rules! model_config {
     ($($fields:tt)*) => {

@@ -6,8 +6,8 @@ use trafo_sys as sys;
 
 use crate::context::Context;
 use crate::error::{Error, ErrorCode, Result, check};
+use crate::network::tensor::{DType, Tensor, rank};
 use crate::options::to_i64;
-use crate::tensor::{DType, Tensor, rank};
 
 impl Context {
     /// A tensor of [`DType::I32`] with a copy of integers of any type, such as `i64` labels or a `u8` mask. `InvalidArgument`

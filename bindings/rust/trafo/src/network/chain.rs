@@ -3,7 +3,7 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::network::tensor::Tensor;
 
 /// An expression that keeps its first error until [`end`](Chain::end). Later ops then do nothing.
 ///

@@ -8,12 +8,12 @@ use trafo_sys as sys;
 use crate::context::Context;
 use crate::error::{Result, check};
 use crate::names::named;
-use crate::op_options::{
+use crate::network::op_options::{
     AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, OptionalDropout,
     SoftmaxOptions, optional,
 };
+use crate::network::tensor::{DType, Tensor, rank};
 use crate::options::to_i64;
-use crate::tensor::{DType, Tensor, rank};
 
 // SAFETY of every call of an op: handles are live, or NULL or freed and then refused by the library; arrays are valid
 // for the lengths that go with them; options and outputs are valid during the call, which keeps none of them.
@@ -22,7 +22,7 @@ type Ctx = *mut sys::trafo_context;
 type Raw = *mut sys::trafo_tensor;
 
 // The table schema/ops.toml gives the ops and their enums.
-include!("generated/ops.rs");
+include!("../generated/ops.rs");
 
 fn pointers(tensors: &[&Tensor]) -> Vec<*const sys::trafo_tensor> {
     tensors.iter().map(|tensor| tensor.as_ptr().cast_const()).collect()

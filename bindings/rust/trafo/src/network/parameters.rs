@@ -10,7 +10,7 @@ use trafo_sys as sys;
 use crate::context::{Context, ContextInner};
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{OutString, RawContext, RawTensor, path_view, views};
-use crate::tensor::Tensor;
+use crate::network::tensor::Tensor;
 
 /// The parameters of an own network by their names, in the order in which they were inserted.
 ///

@@ -12,7 +12,7 @@ use crate::context::{Context, ContextInner};
 use crate::error::{Result, check};
 use crate::handle::{RawModel, path_view, views};
 use crate::model::Model;
-use crate::tensor::Tensor;
+use crate::network::tensor::Tensor;
 use crate::text::{Tokenizer, expect_equal};
 
 /// Recorded while the context records.

@@ -5,9 +5,9 @@ use std::ptr;
 use trafo_sys as sys;
 
 use crate::handle::defaults;
-use crate::ops::Reduction;
+use crate::network::ops::Reduction;
+use crate::network::tensor::Tensor;
 use crate::options::{from_i64, to_i64};
-use crate::tensor::Tensor;
 
 /// Dropout addressed by (seed, step, id, element): the same address gives the same mask on every device, and again in
 /// backward and in recomputation.
@@ -92,9 +92,9 @@ impl Default for SoftmaxOptions<'_> {
 }
 
 // The table in schema/structs.toml gives the structs and most of their setters.
-include!("generated/embedding_options.rs");
-include!("generated/attention_options.rs");
-include!("generated/cross_entropy_options.rs");
+include!("../generated/embedding_options.rs");
+include!("../generated/attention_options.rs");
+include!("../generated/cross_entropy_options.rs");
 
 impl<'a> EmbeddingOptions<'a> {
     /// Adds rows of another table `[P,C]`; `positions` is `[T]` of `i32`.

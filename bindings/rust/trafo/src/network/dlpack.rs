@@ -6,7 +6,7 @@ use trafo_sys as sys;
 
 use crate::context::Context;
 use crate::error::{Result, check};
-use crate::tensor::Tensor;
+use crate::network::tensor::Tensor;
 
 /// Treatment of the memory by [`Context::tensor_from_dlpack`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

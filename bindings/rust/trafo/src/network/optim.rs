@@ -6,10 +6,10 @@ use trafo_sys as sys;
 use crate::context::Context;
 use crate::error::{Result, check};
 use crate::handle::{RawAdamW, defaults, path_view};
-use crate::tensor::Tensor;
+use crate::network::tensor::Tensor;
 
 // The table in schema/structs.toml gives the options.
-include!("generated/adamw_options.rs");
+include!("../generated/adamw_options.rs");
 
 /// AdamW on parameters of an own network.
 ///

@@ -10,8 +10,8 @@ use trafo_sys as sys;
 use crate::context::{Context, ContextInner, Interruption};
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::OutString;
+use crate::network::tensor::Tensor;
 use crate::options::from_i64;
-use crate::tensor::Tensor;
 
 /// State of a region that the library keeps. The context is held weakly: the tape of the context owns the
 /// region.

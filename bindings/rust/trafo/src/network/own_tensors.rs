@@ -9,8 +9,8 @@ use trafo_sys as sys;
 use crate::context::Context;
 use crate::error::{Result, check};
 use crate::handle::{path_view, views};
+use crate::network::tensor::{DType, Tensor, rank};
 use crate::options::to_i64;
-use crate::tensor::{DType, Tensor, rank};
 
 // SAFETY of every call below: handles are live, or NULL or freed and then refused by the library; arrays are valid for
 // the lengths that go with them; outputs are valid during the call, which keeps none of them.
