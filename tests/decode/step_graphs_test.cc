@@ -10,9 +10,9 @@
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/top_k/top_k.h"
 #include "tests/decode/decode_models.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 
 namespace trafo::testing {
 namespace {

@@ -6,10 +6,10 @@
 #include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/train/plan/memory_plan.h"
 #include "tests/models/llama_models.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
-#include "tests/train/recompute_case.h"
+#include "tests/train/step/accelerator.h"
+#include "tests/train/step/recompute_case.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "engine/ops/op_kernel.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 
 namespace trafo {
 namespace {

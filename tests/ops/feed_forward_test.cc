@@ -6,7 +6,7 @@
 #include "engine/autograd/gradcheck.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "tests/ops/op_cases.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 
 namespace trafo::testing {
 namespace {

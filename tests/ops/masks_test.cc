@@ -3,7 +3,7 @@
 #include "engine/ops/masks/masks.h"
 
 #include "engine/ops/cast/cast.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 
 namespace trafo {
 namespace {

@@ -5,7 +5,7 @@
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/ops/row_test.h"
 
 namespace trafo::testing {

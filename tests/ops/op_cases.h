@@ -1,4 +1,4 @@
-// The cases on which every op is tested. An op gives its cases in tests/ops/<op>_cases.cc;
+// The cases on which every op is tested. An op gives its cases in tests/ops/cases/<op>_cases.cc;
 // op_suite_test.cc runs them all: gradcheck in float64, fused against the reference, strided views,
 // two runs and several thread counts bitwise equal. op_suite_cuda_test.cc runs the same cases on a
 // GPU.

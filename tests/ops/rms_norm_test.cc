@@ -1,6 +1,6 @@
 #include "engine/ops/rms_norm/rms_norm.h"
 
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/ops/row_test.h"
 
 namespace trafo::testing {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/view/view.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/ops/row_test.h"
 
 namespace trafo::testing {

@@ -10,7 +10,7 @@
 #include "engine/core/numeric/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 
 namespace trafo {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/core/numeric/philox.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 
 namespace trafo::testing {
 namespace {

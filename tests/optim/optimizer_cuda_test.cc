@@ -10,7 +10,7 @@
 #include "engine/optim/muon/muon.h"
 #include "engine/optim/pruned_weights.h"
 #include "engine/optim/sgd/sgd.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/optimizer_kinds.h"
 
 namespace trafo::testing {

@@ -12,7 +12,7 @@
 
 #include "engine/backend/cuda/plugin_api.h"
 #include "engine/core/version.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 
 namespace trafo {
 namespace {

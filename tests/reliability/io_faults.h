@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/reliability/disk_model.h"
+#include "tests/reliability/saves/disk_model.h"
 
 namespace trafo::testing {
 

@@ -15,7 +15,7 @@
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/view/view.h"
 #include "engine/runtime/trace_report.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 
 namespace trafo {
 namespace {

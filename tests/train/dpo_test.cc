@@ -10,8 +10,8 @@
 #include "engine/models/upload.h"
 #include "engine/train/plan/memory_plan.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
 #include "tests/train/preference_support.h"
+#include "tests/train/step/accelerator.h"
 
 namespace trafo {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "engine/models/model_io.h"
 #include "engine/train/plan/memory_plan.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -12,7 +12,7 @@
 #include "engine/train/step/micro_batch.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_forms.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

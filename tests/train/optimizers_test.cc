@@ -1,6 +1,6 @@
 // Training with each optimizer: it learns, its states are files of a checkpoint, and a run keeps
 // the optimizer that it has begun with.
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

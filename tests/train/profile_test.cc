@@ -5,8 +5,8 @@
 #include <string>
 
 #include "engine/train/step/trainer.h"
-#include "tests/ops/cuda_test.h"
-#include "tests/train/accelerator.h"
+#include "tests/ops/cuda/cuda_test.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -4,9 +4,9 @@
 
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/prune_schedule.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

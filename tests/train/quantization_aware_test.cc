@@ -10,9 +10,9 @@
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 #include "engine/quant/int8_matrix.h"
 #include "engine/train/plan/memory_plan.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -1,7 +1,7 @@
 // Whether a run fits the memory: what is refused, what is proposed instead, and what is chosen.
 #include <sstream>
 
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -2,7 +2,7 @@
 #include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/ops/binary/binary.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -11,7 +11,7 @@
 
 #include "engine/ops/attention/attention_kernels.h"
 #include "engine/ops/op_kernel.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 
 namespace trafo::testing {
 namespace {

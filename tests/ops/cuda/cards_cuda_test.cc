@@ -8,7 +8,7 @@
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/op_kernel.h"
-#include "tests/ops/cuda_float64_test.h"
+#include "tests/ops/cuda/cuda_float64_test.h"
 
 namespace trafo::testing {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/ops/op_runs.h"
 
 namespace trafo::testing {

@@ -8,7 +8,7 @@
 
 #include "engine/core/numeric/philox.h"
 #include "engine/ops/distillation/distillation.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 
 namespace trafo::testing {
 namespace {

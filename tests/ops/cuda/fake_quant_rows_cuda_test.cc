@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/ops/op_cases.h"
 
 namespace trafo::testing {

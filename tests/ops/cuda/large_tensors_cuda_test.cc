@@ -7,7 +7,7 @@
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 
 namespace trafo::testing {
 namespace {

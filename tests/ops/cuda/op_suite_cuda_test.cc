@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/ops/op_cases.h"
 #include "tests/ops/op_runs.h"
 

@@ -14,7 +14,7 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/softmax/softmax.h"
-#include "tests/ops/cuda_float64_test.h"
+#include "tests/ops/cuda/cuda_float64_test.h"
 
 namespace trafo::testing {
 namespace {

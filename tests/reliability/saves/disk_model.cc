@@ -1,4 +1,4 @@
-#include "tests/reliability/disk_model.h"
+#include "tests/reliability/saves/disk_model.h"
 
 #include <fstream>
 #include <iterator>

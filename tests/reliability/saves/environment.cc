@@ -9,8 +9,8 @@
 #include <functional>
 #include <string>
 
-#include "tests/reliability/run_trials.h"
-#include "tests/reliability/save_faults.h"
+#include "tests/reliability/saves/run_trials.h"
+#include "tests/reliability/saves/save_faults.h"
 
 namespace trafo::testing {
 namespace {

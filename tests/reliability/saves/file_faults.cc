@@ -10,9 +10,9 @@
 #include "engine/models/model_io.h"
 #include "engine/train/checkpoint/average.h"
 #include "tests/interop/interop_support.h"
-#include "tests/reliability/io_faults.h"
 #include "tests/reliability/jobs.h"
-#include "tests/reliability/save_faults.h"
+#include "tests/reliability/io_faults.h"
+#include "tests/reliability/saves/save_faults.h"
 
 namespace trafo::testing {
 namespace {

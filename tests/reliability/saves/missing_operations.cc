@@ -4,8 +4,8 @@
 
 #include "engine/io/atomic_file.h"
 #include "tests/reliability/io_faults.h"
-#include "tests/reliability/run_trials.h"
-#include "tests/reliability/save_faults.h"
+#include "tests/reliability/saves/run_trials.h"
+#include "tests/reliability/saves/save_faults.h"
 
 namespace trafo::testing {
 namespace {

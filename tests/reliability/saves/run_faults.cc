@@ -6,10 +6,10 @@
 #include <functional>
 #include <vector>
 
-#include "tests/reliability/io_faults.h"
 #include "tests/reliability/jobs.h"
-#include "tests/reliability/run_trials.h"
-#include "tests/reliability/save_faults.h"
+#include "tests/reliability/io_faults.h"
+#include "tests/reliability/saves/run_trials.h"
+#include "tests/reliability/saves/save_faults.h"
 
 namespace trafo::testing {
 namespace {

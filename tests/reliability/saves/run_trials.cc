@@ -1,4 +1,4 @@
-#include "tests/reliability/run_trials.h"
+#include "tests/reliability/saves/run_trials.h"
 
 namespace trafo::testing {
 

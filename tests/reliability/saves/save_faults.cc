@@ -2,7 +2,7 @@
 // error is told, training goes on and the next save succeeds.
 //
 //   save_faults [--long] [runs | files | power_loss | operations | environment]
-#include "tests/reliability/save_faults.h"
+#include "tests/reliability/saves/save_faults.h"
 
 #include <string_view>
 

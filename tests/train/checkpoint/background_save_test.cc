@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -5,7 +5,7 @@
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

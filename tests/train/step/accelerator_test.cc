@@ -1,5 +1,5 @@
 // Waits that an accelerator is spared: how often the host waits for it.
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"
 #include "engine/models/model_io.h"

@@ -1,5 +1,5 @@
 // Failures on a device that the host is ahead of.
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

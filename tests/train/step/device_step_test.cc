@@ -8,9 +8,9 @@
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/device_step_memory.h"
-#include "tests/ops/cuda_test.h"
-#include "tests/train/accelerator.h"
-#include "tests/train/recompute_case.h"
+#include "tests/ops/cuda/cuda_test.h"
+#include "tests/train/step/accelerator.h"
+#include "tests/train/step/recompute_case.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

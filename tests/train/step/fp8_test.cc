@@ -8,7 +8,7 @@
 #include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/micro_batch.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

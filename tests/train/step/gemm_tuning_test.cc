@@ -9,9 +9,9 @@
 
 #include "engine/io/byte_sink.h"
 #include "engine/train/step/user_gemm_cache.h"
-#include "tests/ops/cuda_test.h"
+#include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -2,7 +2,7 @@
 // no result shows whether both are there. This test looks at the kernel's parameters.
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/train/step/trainer.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -8,7 +8,7 @@
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/view/view.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -1,7 +1,7 @@
 // The order that host and device must keep between them, on a device whose copies arrive as late as
 // they may: results are read after they were waited for, and what is being copied is not written
 // to.
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

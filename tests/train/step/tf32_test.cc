@@ -3,7 +3,7 @@
 
 #include "engine/train/plan/memory_plan.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
