@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# guide_test.sh CMAKE BUILD_DIR CC GUIDE ...: takes every block out of the pages of the C guide, compiles it against an installed Trafo and
-# runs it, in the order of the pages: later programs load files that earlier ones have saved.
+# guide_test.sh CMAKE BUILD_DIR CC GUIDE EXAMPLES: takes every block out of the C guide, compiles the programs against an installed Trafo
+# and runs them; then the programs of examples/c, of which later ones load files that earlier ones have saved.
 set -euo pipefail
-cmake=$1 build=$2 cc=$3
-guides=("${@:4}")
+cmake=$1 build=$2 cc=$3 guide=$4 examples=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -16,8 +15,14 @@ awk -v directory="$work" '
     file = $2
     if (file ~ /\.c$/) print file > (directory "/programs")
   }
-  inside { print > (directory "/" file) }' "${guides[@]}"
-[[ $(wc -l < "$work/programs") -ge 7 ]] || { echo "guide_test: programs are missing in ${guides[*]}" >&2; exit 1; }
+  inside { print > (directory "/" file) }' "$guide"
+[[ -s $work/programs ]] || { echo "guide_test: $guide has no program" >&2; exit 1; }
+for program in errors own_network train translate generate cancel devices; do
+  grep -q "^| \`$program\.c\` |" "$guide" || { echo "guide_test: $guide does not list $program.c" >&2; exit 1; }
+  echo "$program.c" >> "$work/programs"
+done
+cp "$examples"/*.[ch] "$work"
+[[ $(ls "$work"/*.c | wc -l) = $(wc -l < "$work/programs") ]] || { echo "guide_test: a program is in no list" >&2; exit 1; }
 
 for component in library development; do
   "$cmake" --install "$build" --prefix "$work/prefix" --component "$component" >/dev/null

@@ -1,5 +1,5 @@
 // Treatment of odd training text: the table that the readers are tested against and that
-// docs/reference/broken-text.md shows.
+// docs/reference/generated/broken-text.md shows.
 #pragma once
 
 #include <cstdint>

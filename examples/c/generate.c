@@ -1,15 +1,10 @@
-# Generating text in C
-
-The program uses `guide.h` of [c-guide.md](c-guide.md#concepts) and the vocabulary that the program of
-[c-training.md](c-training.md) saved. Its model is not trained, so that the text means nothing.
-[generating.md](generating.md) explains the options.
-
-```c
-/* generate.c */
+/* Generates two answers, piece by piece, with the tokenizer of train.c. The model is not trained:
+ * the text means nothing. */
 #include "guide.h"
 
-/* The answer to what `ids` say, as it comes. Appends its tokens to them. */
-static void answer(trafo_generator *generator, int32_t *ids, size_t *count, const trafo_cancel *cancel) {
+/* Prints the continuation of `ids` piece by piece, and appends its tokens to them. */
+static void answer(trafo_generator* generator, int32_t* ids, size_t* count,
+                   const trafo_cancel* cancel) {
   const trafo_string_view stop[] = {text("\n\n")};
   trafo_translate_options decoding;
   trafo_generation_options options;
@@ -30,15 +25,16 @@ static void answer(trafo_generator *generator, int32_t *ids, size_t *count, cons
     fwrite(piece.text.data, 1, piece.text.length, stdout);
     if (piece.token >= 0) ids[(*count)++] = piece.token;
   } while (!piece.finished);
-  printf("\n(%d of %d tokens were known)\n", (int)piece.cached_tokens, (int)piece.prompt_tokens);
+  printf("\n(%d of %d prompt tokens were in the cache)\n", (int)piece.cached_tokens,
+         (int)piece.prompt_tokens);
 }
 
 int main(void) {
-  trafo_context *context = NULL;
-  trafo_model *model = NULL;
-  trafo_tokenizer *tokenizer = NULL;
-  trafo_generator *generator = NULL;
-  trafo_cancel *cancel = NULL;
+  trafo_context* context = NULL;
+  trafo_model* model = NULL;
+  trafo_tokenizer* tokenizer = NULL;
+  trafo_generator* generator = NULL;
+  trafo_cancel* cancel = NULL;
   trafo_model_config config;
   must(trafo_context_new(NULL, &context));
   must(trafo_cancel_new(&cancel)); /* another thread may set it */
@@ -54,7 +50,8 @@ int main(void) {
   int32_t ids[100], *prompt = NULL;
   size_t count = 0, more = 0;
   must(trafo_tokenizer_encode(tokenizer, "eins zwei drei", 14, &prompt, &more));
-  for (int turn = 0; turn < 2; ++turn) { /* the second turn reads its new tokens alone */
+  for (int turn = 0; turn < 2;
+       ++turn) { /* the second turn computes only its new tokens: the cache has the others */
     for (size_t i = 0; i < more; ++i) ids[count++] = prompt[i];
     answer(generator, ids, &count, cancel);
   }
@@ -66,4 +63,3 @@ int main(void) {
   trafo_context_free(context);
   return 0;
 }
-```
