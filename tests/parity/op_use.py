@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Which ops PyTorch programs use most, and whether docs/reference/ops.md says what they are here.
+"""Which ops PyTorch programs use most, and whether docs/lab/op-use.md says what they are here.
 
     python3 tests/parity/op_use.py [--most 30]
 
 The programs are the models of transformers 4.57.3, one file each (modeling_NAME.py). A file counts once for an op: as torch.NAME,
 nn.functional.NAME, a layer nn.NAME or a method of a tensor. Not counted: what creates, initialises, inspects or stores tensors, layers that
 contain others, and operators (+, *, indexing), whose types the text does not show. Each of the ops used most must be in a table of
-docs/reference/ops.md, with its count.
+docs/lab/op-use.md, with its count.
 
 Needs nothing: packages go into the environment of loaders_parity.py. Exit codes: 0 all are there, 1 not, 77 the packages cannot be had here.
 """
@@ -75,16 +75,16 @@ def main():
     counts = collections.Counter()
     for path in files:
         counts.update(ops_of(ast.parse(path.read_text(encoding="utf-8")), *names))
-    document = pathlib.Path(export_parity.ROOT, "docs/reference/ops.md").read_text(encoding="utf-8")
+    document = pathlib.Path(export_parity.ROOT, "docs/lab/op-use.md").read_text(encoding="utf-8")
     problems = []
     if f"{len(files)} models" not in document:
-        problems.append(f"docs/reference/ops.md does not say that there are {len(files)} models")
+        problems.append(f"docs/lab/op-use.md does not say that there are {len(files)} models")
     for name, count in counts.most_common(arguments.most):
         row = re.search(rf"^\| `{name}`[^|]* \| {count} \|(.*)$", document, re.M)
         print(f"{count:4d}  {name:16s}{row[1] if row else ''}")
         if row is None:
-            problems.append(f"docs/reference/ops.md has no row for {name}, which {count} of {len(files)} models use")
-    print("\n".join(problems) or f"the {arguments.most} ops used most by {len(files)} models are in docs/reference/ops.md")
+            problems.append(f"docs/lab/op-use.md has no row for {name}, which {count} of {len(files)} models use")
+    print("\n".join(problems) or f"the {arguments.most} ops used most by {len(files)} models are in docs/lab/op-use.md")
     sys.exit(bool(problems))
 
 

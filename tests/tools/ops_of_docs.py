@@ -33,7 +33,7 @@ def main():
     header = text_of("capi/include/**/*.h")
     rust = text_of("bindings/rust/trafo/src/**/*.rs")
     go = text_of("bindings/go/trafo/*.go")
-    document = "".join((ROOT / "docs/reference" / name).read_text() for name in ("generated/ops.md", "ops.md"))
+    document = "".join((ROOT / "docs/reference" / name).read_text() for name in ("generated/ops.md", "ops.md", "../lab/op-use.md"))
     functions = set(re.findall(r"\*(trafo_\w+)\(", header))
     listed, problems = set(), []
     for heading, cells in rows(document):
