@@ -227,7 +227,7 @@ std::unique_ptr<Model> factorize(Context& context, Model& model, const Factorize
   ModelConfig config = model.config();
   for (const Candidate& candidate : candidates)
     if (candidate.rank > 0) config.factor_ranks[from.name(candidate.id)] = candidate.rank;
-  std::unique_ptr<Model> result = make_model(context, config, 0, from.master().dtype());
+  std::unique_ptr<Model> result = make_model(context, config, std::nullopt, from.master().dtype());
   ParameterStore& to = result->parameters();
   for (size_t i = 0; i < from.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

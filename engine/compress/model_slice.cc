@@ -142,8 +142,8 @@ ModelConfig sliced_config(const ModelConfig& config, const ModelSlice& slice) {
 std::unique_ptr<Model> sliced_model(Context& context, const Model& model, const ModelSlice& slice) {
   const ParameterStore& from = model.parameters();
   const PartIndex index(from);
-  std::unique_ptr<Model> part =
-      make_model(context, sliced_config(model.config(), slice), 0, from.master().dtype());
+  std::unique_ptr<Model> part = make_model(context, sliced_config(model.config(), slice),
+                                           std::nullopt, from.master().dtype());
   ParameterStore& to = part->parameters();
   for (size_t i = 0; i < to.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

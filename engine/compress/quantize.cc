@@ -141,7 +141,8 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
     observe_calibration(context, model, *options.calibration, options.start_id, products,
                         options.cancel);
 
-  std::unique_ptr<Model> result = make_model(context, model.config(), 0, DType::f32, true);
+  std::unique_ptr<Model> result =
+      make_model(context, model.config(), std::nullopt, DType::f32, true);
   if (model.adapter()) add_adapter(context, *result, *model.adapter(), 0);
   result->set_origin(model.origin());
   result->set_tokens(model.tokens());

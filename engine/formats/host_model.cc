@@ -108,7 +108,7 @@ HostModel make_host_model(const ModelConfig& config) {
   host.context =
       make_context({DeviceKind::cpu, 0},
                    static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
-  host.model = make_model(*host.context, config, 0);
+  host.model = make_model(*host.context, config, std::nullopt);
   if (WorkProgress* const progress = WorkProgress::current(Work::convert_weights))
     progress->expect(host.parameters().parameter_count());
   return host;
@@ -145,7 +145,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
 }
 
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
-  std::unique_ptr<Model> model = make_model(context, host.config(), 0);
+  std::unique_ptr<Model> model = make_model(context, host.config(), std::nullopt);
   WorkProgress progress(Work::convert_weights, model->parameters().parameter_count());
   for (size_t i = 0; i < model->parameters().count(); ++i) {
     stop_if_call_is_cancelled(kHostModelOrigin);
