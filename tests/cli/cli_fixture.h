@@ -7,13 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "examples/demo/corpus.h"
-#include "tests/cli/program.h"
+#include "tests/cli/training_fixture.h"
 
 namespace translate_train::testing {
 
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 
 // One line that says what is wrong, nothing else, and the exit code.
 inline void expect_refused(const Outcome& outcome, const std::string& text, int code = 2) {
@@ -30,22 +28,10 @@ class Cli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;
-    const demo::Corpus corpus = demo::make_corpus(11, 400, 40);
-    std::string de, en, tsv, valid_de, valid_en;
-    for (const demo::Pair& pair : corpus.train) {
-      de += pair.german + "\n";
-      en += pair.english + "\n";
+    std::string tsv;
+    for (const demo::Pair& pair : write_demo_corpus(*folder_, 11, 400, 40).train)
       tsv += pair.german + "\t" + pair.english + "\n";
-    }
-    for (const demo::Pair& pair : corpus.held_out) {
-      valid_de += pair.german + "\n";
-      valid_en += pair.english + "\n";
-    }
-    write_file(folder_->file("t.de"), de);
-    write_file(folder_->file("t.en"), en);
     write_file(folder_->file("t.tsv"), tsv);
-    write_file(folder_->file("v.de"), valid_de);
-    write_file(folder_->file("v.en"), valid_en);
     trained_ = new Outcome(run_program(folder_->path(), small("run", "20u")));
   }
   static void TearDownTestSuite() {

@@ -6,27 +6,18 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "examples/demo/corpus.h"
-#include "tests/cli/program.h"
+#include "tests/cli/training_fixture.h"
 
 namespace translate_train::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 
 class InteropCli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder;
-    const demo::Corpus corpus = demo::make_corpus(11, 200, 20);
-    std::string de, en;
-    for (const demo::Pair& pair : corpus.train) {
-      de += pair.german + "\n";
-      en += pair.english + "\n";
-    }
-    write_file(folder_->file("t.de"), de);
-    write_file(folder_->file("t.en"), en);
+    write_demo_corpus(*folder_, 11, 200, 20);
     for (const char* norm : {"pre", "post"}) {
       const Outcome trained =
           run(with_tiny_model({"train", "-t", "t.de", "t.en", "--model", norm, "--transformer-norm",

@@ -6,34 +6,18 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "examples/demo/corpus.h"
-#include "tests/cli/program.h"
+#include "tests/cli/training_fixture.h"
 
 namespace translate_train::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 using Json = nlohmann::json;
 
-class Phases : public ::testing::Test {
+class Phases : public TrainingRuns {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder;
-    const demo::Corpus corpus = demo::make_corpus(12, 200, 30);
-    std::string text[4];
-    for (const demo::Pair& pair : corpus.train) {
-      text[0] += pair.german + "\n";
-      text[1] += pair.english + "\n";
-    }
-    for (const demo::Pair& pair : corpus.held_out) {
-      text[2] += pair.german + "\n";
-      text[3] += pair.english + "\n";
-    }
-    write_file(file("t.de"), text[0]);
-    write_file(file("t.en"), text[1]);
-    write_file(file("v.de"), text[2]);
-    write_file(file("v.en"), text[3]);
+    TrainingRuns::SetUpTestSuite();
     // Other pairs: the first half of both.
     for (const char* language : {"de", "en"}) {
       const std::string all = read_file(file(std::string("t.") + language));
@@ -42,25 +26,6 @@ class Phases : public ::testing::Test {
       for (size_t i = 0; i < lines.size() / 2; ++i) half += lines[i] + "\n";
       write_file(file(std::string("news.") + language), half);
     }
-  }
-  static void TearDownTestSuite() { delete folder_; }
-
-  static Arguments train(const std::string& run, const std::string& after) {
-    return with_tiny_model({"train", "--train-sets", "t.de", "t.en", "--valid-sets", "v.de", "v.en",
-                            "--model", run, "--after", after, "--save-freq", "5u", "--valid-freq",
-                            "5u", "--lr-warmup", "4", "--cpu-threads", "1"});
-  }
-  static Outcome run(const Arguments& arguments) { return run_program(folder_->path(), arguments); }
-  static std::string file(const std::string& name) { return folder_->file(name); }
-  static Outcome trained(const Arguments& arguments) {
-    Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return outcome;
-  }
-  static void refused(const Arguments& arguments, const std::string& text) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
-    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
   }
   static std::vector<Json> records(const std::string& run, const std::string& type) {
     std::vector<Json> found;
@@ -86,10 +51,7 @@ class Phases : public ::testing::Test {
     }
     return words;
   }
-
-  static TemporaryFolder* folder_;
 };
-TemporaryFolder* Phases::folder_ = nullptr;
 
 TEST_F(Phases, TheCommandOfTheDocumentsBeginsAPhaseAndResumesIt) {
   trained(train("run", "10u"));

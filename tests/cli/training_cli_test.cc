@@ -5,14 +5,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "examples/demo/corpus.h"
-#include "tests/cli/program.h"
+#include "tests/cli/training_fixture.h"
 
 namespace translate_train::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Arguments = std::vector<std::string>;
 
 // The same with another value of a flag that is there.
 Arguments changed(Arguments arguments, const std::string& flag, const std::string& value) {
@@ -22,51 +20,7 @@ Arguments changed(Arguments arguments, const std::string& flag, const std::strin
   return arguments;
 }
 
-class TrainingCli : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder;
-    const demo::Corpus corpus = demo::make_corpus(12, 200, 30);
-    std::string text[4];
-    for (const demo::Pair& pair : corpus.train) {
-      text[0] += pair.german + "\n";
-      text[1] += pair.english + "\n";
-    }
-    for (const demo::Pair& pair : corpus.held_out) {
-      text[2] += pair.german + "\n";
-      text[3] += pair.english + "\n";
-    }
-    write_file(file("t.de"), text[0]);
-    write_file(file("t.en"), text[1]);
-    write_file(file("v.de"), text[2]);
-    write_file(file("v.en"), text[3]);
-  }
-  static void TearDownTestSuite() { delete folder_; }
-
-  static Arguments train(const std::string& run, const std::string& after) {
-    return with_tiny_model({"train", "--train-sets", "t.de", "t.en", "--valid-sets", "v.de", "v.en",
-                            "--model", run, "--after", after, "--save-freq", "5u", "--valid-freq",
-                            "5u", "--lr-warmup", "4", "--cpu-threads", "1"});
-  }
-  static Outcome run(const Arguments& arguments, const std::string& input = "") {
-    return run_program(folder_->path(), arguments, input);
-  }
-  static std::string file(const std::string& name) { return folder_->file(name); }
-  // A run that must succeed.
-  static Outcome trained(const Arguments& arguments) {
-    Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return outcome;
-  }
-  static void refused(const Arguments& arguments, const std::string& text, int code = 2) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.exit_code, code) << outcome.err;
-    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
-  }
-
-  static TemporaryFolder* folder_;
-};
-TemporaryFolder* TrainingCli::folder_ = nullptr;
+class TrainingCli : public TrainingRuns {};
 
 TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
   trained(train("ema", "10u") + Arguments{"--exponential-smoothing"});
