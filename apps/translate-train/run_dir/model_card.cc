@@ -131,14 +131,9 @@ bool is_multilingual(const std::string& format) {
   return format == "hf-m2m100" || format == "hf-mbart";
 }
 
-bool is_causal(const std::string& format) {
-  return format != "hf-marian" && format != "hf-pegasus" && format != "hf-bart" &&
-         !is_multilingual(format);
-}
-
-std::string use_section(const ModelCard& card) {
+std::string use_section(const ModelCard& card, const Architecture& architecture) {
   if (!is_for_transformers(card.format)) return "";
-  const bool causal = is_causal(card.format);
+  const bool causal = !architecture.has_encoder;
   const bool has_languages = is_multilingual(card.format);
   const char* kind = causal ? "AutoModelForCausalLM" : "AutoModelForSeq2SeqLM";
   return fmt::format(
@@ -167,7 +162,7 @@ std::string model_card(const ModelCard& card) {
     text += training_section(*run) + quality_section(*run);
   else
     text += "\nThe model is from no run directory: there are no figures of its training.\n";
-  return text + use_section(card);
+  return text + use_section(card, architecture);
 }
 
 }  // namespace translate_train
