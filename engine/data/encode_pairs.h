@@ -40,7 +40,7 @@ struct PairEncoding {
   mutable std::shared_ptr<const ChatTemplate> chat_template_;
 };
 
-// What comes around the texts of a corpus; nothing around ids.
+// The tokens around the texts of a corpus; none around ids.
 PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding);
 
 // Of the text and how it becomes ids, the vocabulary apart.

@@ -58,7 +58,7 @@ size_t common_beginning(std::span<const int32_t> a, std::span<const int32_t> b) 
 
 }  // namespace
 
-// What the sequences of one start have in common.
+// The common state of the sequences of one start.
 struct Generator::Request {
   Request(const GenerationOptions& given, int64_t vocabulary)
       : options(given),

@@ -64,8 +64,9 @@ class Generator {
   // The same with tokens, to which nothing is added; none may be empty.
   int64_t start_ids(std::vector<std::vector<int32_t>> prompts, const GenerationOptions& options);
 
-  // What the next token adds to one of the sequences. CANCELLED: before a step, which changes
-  // nothing. After an error in choosing tokens, such as NON_FINITE, all sequences have ended.
+  // The text and the numbers that the next token adds to one of the sequences. CANCELLED: before a
+  // step, which changes nothing. After an error in choosing tokens, such as NON_FINITE, all
+  // sequences have ended.
   GenerationPiece next(const CancelToken* cancel = nullptr);
   // Ends a sequence; one that has ended is passed over. INVALID_ARGUMENT: there is no such number.
   void end(int64_t sequence);

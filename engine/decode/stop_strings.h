@@ -17,7 +17,7 @@ class StopStrings {
   std::string push(std::string_view text);
   // Whether a stop string was found. Its text, and any after it, is never returned.
   bool stopped() const { return stopped_; }
-  // What was held back; nothing after a stop string.
+  // The text that was held back; empty after a stop string.
   std::string finish();
 
  private:

@@ -20,7 +20,7 @@ struct MappedTensor {
   int64_t first_row = 0;       // of n
   int64_t rows = 0;
   bool transposed = false;  // there [columns, rows]
-  // Rows behind these that the other file has and the parameter has not: a vocabulary that was
+  // Rows after these that the other file has and the parameter has not: a vocabulary that was
   // padded. Not of transposed tensors.
   int64_t spare_rows = 0;
   int64_t front_rows = 0;        // such rows before these, which no token has: positions of fairseq

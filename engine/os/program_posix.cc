@@ -9,7 +9,7 @@
 namespace trafo::os {
 
 void prepare_program(int&, char**&) {
-  // Nothing can be written to what stands in for a closed stream.
+  // Nothing can be written to the replacement of a closed stream.
   int file = 0;
   do file = ::open("/dev/null", O_RDONLY);
   while (file >= 0 && file <= STDERR_FILENO);

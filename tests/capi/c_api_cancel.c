@@ -246,7 +246,7 @@ static void check_corpora(Fixture* f) {
   write_file(file, "a\nb\n", 4);
   Pipe from = {f, work_path("endless.tsv"), pthread_self(), 0, 0};
   const trafo_string_view path = view(from.path);
-  const trafo_string_view second[2] = {view(file), path};  // of two sides, on a thread of its own
+  const trafo_string_view second[2] = {view(file), path};  // of two sides, on a separate thread
   OK(trafo_corpus_options_init(&options, sizeof options));
   options.memory_bytes = 0;
   CHECK(mkfifo(from.path, 0600) == 0);
@@ -280,7 +280,7 @@ static void check_corpora(Fixture* f) {
   FAILS(trafo_corpus_load(file, strlen(file), file, strlen(file), f->cancel, &corpus),
         TRAFO_CANCELLED, "cancelled");
   FAILS(trafo_corpus_open(sides, 2, &options, f->cancel, &corpus), TRAFO_CANCELLED, "cancelled");
-  // The token is of its own call alone.
+  // The token belongs to its call alone.
   OK(trafo_corpus_load(file, strlen(file), file, strlen(file), NULL, &corpus));
   trafo_corpus_free(corpus);
   OK(trafo_cancel_reset(f->cancel));

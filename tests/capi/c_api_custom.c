@@ -182,7 +182,7 @@ static void test_custom_op(void) {
         TRAFO_INVALID_ARGUMENT, "backward is NULL");
   CHECK(cube.freed == 4);
 
-  // What backward may do wrong comes out of trafo_backward, and the context stays usable.
+  // An error of backward comes out of trafo_backward, and the context stays usable.
   for (int wrong = 0; wrong < 4; ++wrong) {
     cube.fails = wrong == 0 ? 2 : 0;
     cube.wrong_shape = wrong == 1;

@@ -117,7 +117,7 @@ static void test_options_of_generation(trafo_model* model, trafo_tokenizer* toke
   OK(trafo_generator_get_alternatives(generator, &tokens, &scores, &count));
   CHECK(count == 0 && tokens == NULL);
   CHECK(next_piece(generator, NULL).sequence == -1);
-  // What was most probable is banned, or made improbable, or ends the sequence.
+  // The most probable token is banned, or made improbable, or ends the sequence.
   const int32_t best = piece.token;
   const trafo_token_bias bias = {best, 0, -100};
   for (int form = 0; form < 3; ++form) {

@@ -104,7 +104,7 @@ TEST_F(IdLines, AModelWithoutAVocabulary) {
   expect_refused(run(words_of("export -m bare --to gguf -o bare.gguf")), "tokenizer is missing");
 }
 
-// What a run puts around its sources is what its model has in every command, and after an export.
+// The tokens that a run puts around its sources are the same in every command, and after an export.
 TEST_F(IdLines, ARunKeepsTheFrameOfItsSources) {
   const Arguments train = with_tiny_model(
       words_of("train -q -t t.de t.en --valid-sets v.de v.en --model framed --task llama "

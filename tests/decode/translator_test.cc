@@ -120,7 +120,8 @@ TEST_P(TranslatorTest, IdsGiveWhatTheirTextGives) {
   EXPECT_EQ(cut.used_tokens, model_->spec().max_positions + 1);
 }
 
-// What a model was trained with is around its texts in every call, unless an option says otherwise.
+// The tokens around the texts of a model are the same in training and in every call, unless an
+// option says otherwise.
 TEST_P(TranslatorTest, TheFrameOfTheModelIsTheDefault) {
   VocabularyTokens tokens = tokenizer_->tokens();
   tokens.frame = {.begin = true, .end = false};

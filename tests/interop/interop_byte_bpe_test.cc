@@ -157,7 +157,7 @@ TEST_F(ByteBpeInteropTest, ByteFallbackComesBackAsItCame) {
   EXPECT_TRUE(contains(content(path("gguf") / "model.gguf"), "tokenizer.ggml.scores"));
   EXPECT_TRUE(contains(content(path("ct2") / "vocabulary.json"), "Hund"));
 
-  // What a SentencePiece model cannot say is refused there by its key.
+  // A setting that a SentencePiece model cannot express is refused there by its key.
   edit_json(directory / "tokenizer.json", [](FileJson& json) { json["model"]["merges"].erase(4); });
   const ImportedModel other = import_model(*context_, directory);
   ASSERT_TRUE(other.tokenizer.has_value()) << other.note;

@@ -137,7 +137,7 @@ TEST_F(ImportTest, Gemma3) {
     json["rope_parameters"] = {{"rope_type", "default"}};
   });
   refused_import(directory, ErrorCode::unsupported, "rope_type");
-  // The usual pattern has its first layer without a window behind the last one here.
+  // The usual pattern has its first layer without a window after the last one here.
   with([](FileJson& json) {
     json.erase("layer_types");
     json.erase("query_pre_attn_scalar");

@@ -70,7 +70,7 @@ TEST_F(FrameTest, FilesSayWhatIsAroundAText) {
       {"GPT-4", none, nullptr, {false, false}},
       {"both", none, added_around({1}, {2}), {true, true}},
       {"an end", {{"add_eos_token", false}}, added_around({}, {2}), {false, true}},
-      // The end of the model stands for it, which config.json may name.
+      // The end of the model replaces it, which config.json may name.
       {"another end", none, added_around({}, {5}), {false, true}}};
   for (const auto& [name, flags, post_processor, expected] : forms)
     EXPECT_EQ(frame(directory(flags, post_processor)), expected) << name;

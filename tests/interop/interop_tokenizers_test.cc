@@ -556,7 +556,7 @@ TEST_F(MarianVocabularyTest, TwoModelsStayTwo) {
   EXPECT_EQ(two.tokenizer->for_targets().encode("the dog"), ids);
   EXPECT_NE(two.tokenizer->encode("the dog"), ids);
 
-  // What a model scores are the ids of each side.
+  // A model scores the ids of each side.
   const Translator translator(*context_, *two.model, *two.tokenizer);
   const std::vector<std::string_view> source{"ein Hund"}, target{"the dog"};
   std::vector<int32_t> source_ids = two.tokenizer->encode("ein Hund"), target_ids = ids;

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4  # a token
 
 
 def tokenizer_of(folder):
-    # The class that reads tokenizer.json as it is. AutoTokenizer may choose one that makes a tokenizer of its own of the vocabulary.
+    # The class that reads tokenizer.json as it is. AutoTokenizer may choose one that makes another tokenizer of the vocabulary.
     from transformers import PreTrainedTokenizerFast
     return PreTrainedTokenizerFast.from_pretrained(folder)
 

@@ -272,7 +272,7 @@ def is_wordpiece(file):
 
 
 def normal_form(file, theirs):
-    """What a text becomes that is encoded and decoded."""
+    """The text after encoding and decoding."""
     if json.loads(file.read_text(encoding="utf-8"))["model"].get("byte_fallback"):
         return lambda text: text.replace("▁", " ")
     return theirs.normalizer.normalize_str if theirs.normalizer else str

@@ -12,7 +12,7 @@
 
 namespace trafo::testing {
 
-// A tensor in a storage of its own or of the tensor `of`.
+// A tensor in a new storage, or in the storage of the tensor `of`.
 struct TorchTensor {
   std::string name;
   std::string storage = "FloatStorage";

@@ -309,7 +309,7 @@ std::string numbered(const std::string& before, const std::string& after, int co
   return all;
 }
 
-// What is written, copied or compared is charged for, also if it is not in the output. Without
+// Bytes that are written, copied or compared are charged, also if it is not in the output. Without
 // charges, each would run for minutes or need gigabytes.
 TEST(JinjaTemplate, CopiesAndComparisonsAreCharged) {
   const std::string long_one = "{% set s = 'a' * 1000000 %}", upper = "{% set s = 'A' * 1000000 %}";

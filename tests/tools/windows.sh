@@ -24,6 +24,6 @@ fi
 cmake -S tests/os -B "$build" -G Ninja --toolchain "$PWD/cmake/windows-x86_64.cmake" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DCMAKE_C_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" >/dev/null
 cmake --build "$build"
-# A home of its own for Wine, without windows and sound.
+# A separate home for Wine, without windows and sound.
 export WINEPREFIX=$PWD/$build/wine WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=" DISPLAY=
 "$wine" "$build/os_tests.exe"

@@ -39,8 +39,8 @@ struct Side {
   std::span<const int32_t> tokens;
 };
 
-// How often one of the n-grams of up to 8 tokens stands one after the other: 3 for a b a b a b, 1
-// if nothing repeats, 0 without tokens.
+// The largest number of consecutive repetitions of an n-gram of up to 8 tokens: 3 for a b a b a b,
+// 1 if nothing repeats, 0 without tokens.
 int64_t longest_repetition(std::span<const int32_t> tokens);
 
 // Whether `target`, with the model's score, is a translation worth having; `loss` says why not. A

@@ -157,7 +157,7 @@ class RunDisplay {
                       : e.stop == TRAFO_STOP_EARLY     ? "no more improvement"
                       : e.stop == TRAFO_STOP_CANCELLED ? "interrupted, everything is saved"
                                                        : "stopped";
-    // Validation takes memory of its own beside the training's.
+    // Validation takes additional memory beside the training's.
     reporter_.info(fmt::format(
         "{} after update {}, epoch {}, {} target tokens, {}, memory {} (peak with validation {})",
         why, grouped(e.update), e.epoch, grouped(e.target_tokens), clock_text(e.elapsed_seconds),

@@ -29,7 +29,7 @@ int64_t pair_count(const Corpus& corpus);
 // Runs to the end and shows progress. SIGTERM and SIGINT save and stop. Returns the exit code.
 int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
                 const ProfileRequest& profile);
-// The same on another rank than the first one, which says nothing. In a process of its own it takes
+// The same on another rank than the first one, which says nothing. In a separate process it takes
 // SIGTERM and SIGINT.
 int run_other_rank(trafo_trainer* trainer, const ProfileRequest& profile, bool is_process);
 

@@ -17,7 +17,7 @@ type CorpusOptions struct {
 	// Preference pairs, for ObjectiveDPO: three files of prompts, chosen and rejected answers, or one file
 	// of JSON lines or of TSV with three columns; default false.
 	Preferences bool `json:"preferences,omitzero"`
-	// What the lines of the files are; default CorpusFormatAuto.
+	// The form of the lines of the files; default CorpusFormatAuto.
 	Format CorpusFormat `json:"format,omitzero"`
 }
 

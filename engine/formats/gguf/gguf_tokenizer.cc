@@ -179,7 +179,7 @@ GgufPairs tokenizer_pairs(const Tokenizer& tokenizer, const VocabularyTokens& to
   }
   GgufPairs pairs = spm ? sentencepiece_pairs(*spm) : byte_bpe_pairs(tokenizer);
   const SpecialTokens& special = tokens.special;
-  // llama.cpp takes a number of its own for a missing <s>, which may be any subword.
+  // llama.cpp takes another id for a missing <s>, which may be any subword.
   const auto id_of = [&](int32_t id) { return number(id < 0 ? special.eos : id); };
   add(pairs, "bos_token_id", id_of(special.bos));
   add(pairs, "eos_token_id", number(special.eos));

@@ -63,7 +63,7 @@ std::vector<Element> elements_of(const std::vector<std::byte>& bytes) {
   return values;
 }
 
-// The tensors that stand for one of the model's, the scale behind the codes.
+// The tensors that stand for one of the model's, the scale after the codes.
 std::vector<FilePart> parts_of(const MappedTensor& tensor, const std::vector<float>& values,
                                ExportWeights weights) {
   if (!is_compressed(tensor))

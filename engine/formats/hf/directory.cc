@@ -250,7 +250,7 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
     require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, file->label(), ": value ",
             bad - values.begin(), " of ", name, " is not a finite float32 number");
     values.erase(values.begin(), values.begin() + static_cast<ptrdiff_t>(tensor.front_elements()));
-    values.resize(static_cast<size_t>(tensor.elements()));  // without the spare rows behind them
+    values.resize(static_cast<size_t>(tensor.elements()));  // without the spare rows after them
     scatter(host.parameters(), tensor, values);
   }
   return host;

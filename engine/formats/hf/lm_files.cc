@@ -149,7 +149,7 @@ TextFrame read_frame(const fs::path& directory, const VocabularyTokens& tokens,
     const JsonPart json(label, text.rest);
     const AddedAround around = read_post_processor(json, tokenizer->vocab_size());
     const std::vector<int32_t>&before = around.before, &after = around.after;
-    // The end of the model stands for any that is added (eos_token_id).
+    // The end of the model replaces any that is added (eos_token_id).
     if (before.size() > 1 || after.size() > 1 || (!before.empty() && before[0] != special.bos))
       json.at("post_processor")
           .refuse("it adds ", before.size(), " tokens before a text and ", after.size(),

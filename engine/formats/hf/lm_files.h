@@ -31,7 +31,8 @@ SpecialIds read_special_ids(const std::filesystem::path& directory, const Config
 // decoder_start_token_id of config.json: a token below `stored`. CORRUPT_FILE names the key if it
 // is missing, unless the class has a default, which is 2.
 int32_t read_decoder_start(const ConfigReader& config, int64_t stored, bool has_default);
-// What transformers generates with: generation_config.json or, without that file, config.json.
+// The settings with which transformers generates: generation_config.json or, without that file,
+// config.json.
 ConfigReader generation_options(const std::filesystem::path& directory, const ConfigReader& config);
 
 // The special tokens of a model without a tokenizer: read_special_ids(), without unk; the start of
@@ -63,8 +64,8 @@ ReadTokenizer read_tokenizer_of(const std::filesystem::path& directory, const Co
 // The tokenizer of a directory of M2M100 or NLLB-200, see m2m100.cc. UNSUPPORTED names the key.
 ReadTokenizer read_m2m100_tokenizer(const std::filesystem::path& directory,
                                     const ConfigReader& config, int64_t stored);
-// What the classes of M2M100 and NLLB-200 cannot express in a SentencePiece or `marian` vocabulary;
-// empty if nothing.
+// The part that the classes of M2M100 and NLLB-200 cannot express in a SentencePiece or `marian`
+// vocabulary; empty if nothing.
 std::string_view m2m100_fault(const Tokenizer& tokenizer);
 // Writes the files of M2M100Tokenizer, which are in a vocabulary of the kind `marian`, or of
 // NllbTokenizer. UNSUPPORTED: neither has these subwords, or <pad> is not token 1.

@@ -170,8 +170,8 @@ SpecialIds special_ids(const fs::path& directory, const ConfigReader& config, in
   return ids;
 }
 
-// What transformers begins translations with, unless its caller says otherwise. Here a caller
-// chooses the language.
+// The token with which transformers begins translations, unless its caller says otherwise. Here a
+// caller chooses the language.
 void add_forced_note(const fs::path& directory, const ConfigReader& config, int64_t stored,
                      ReadTokenizer& read, const char* chosen = "target language") {
   constexpr const char* kKey = "forced_bos_token_id";

@@ -169,7 +169,7 @@ bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
 }
 
 // The tokenizer of spiece.model as PegasusTokenizer reads it: <pad> and </s> keep their ids, <unk>
-// and all subwords behind it have ids higher by `offset`, and texts never have the tokens between.
+// and all subwords after it have ids higher by `offset`, and texts never have the tokens between.
 Tokenizer shifted_tokenizer(const fs::path& directory, const SpecialIds& ids, int64_t size) {
   const fs::path file = directory / "spiece.model", options = directory / "tokenizer_config.json";
   const Tokenizer stored =

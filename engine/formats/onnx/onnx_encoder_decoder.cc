@@ -1,6 +1,6 @@
 // The encoder-decoder (models/encoder_decoder.cc) as three ONNX graphs.
 //
-// Sources of a batch are padded behind their last token, and attention_mask is 0 there. Targets are
+// Sources of a batch are padded after their last token, and attention_mask is 0 there. Targets are
 // not masked: what a decoder computes for a token depends on the tokens before it alone.
 #include "engine/formats/onnx/onnx_layers.h"
 #include "engine/formats/onnx/onnx_models.h"

@@ -113,7 +113,7 @@ OnnxValue OnnxGraph::constant(std::string name, OnnxType type, std::vector<int64
 
 OnnxValue OnnxGraph::scalar(double value) {
   const auto narrow = static_cast<float>(value);
-  // Every value has a name of its own, as with printf's %a.
+  // Every value has a different name, as with printf's %a.
   char digits[32];
   const auto end =
       std::to_chars(digits, digits + sizeof digits, std::abs(narrow), std::chars_format::hex).ptr;

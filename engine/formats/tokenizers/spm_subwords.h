@@ -32,7 +32,7 @@ std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword
 // The ids that a configuration gives to special tokens; -1 and empty where it names none.
 struct SpecialIds {
   int32_t bos = -1, pad = -1;
-  std::vector<int32_t> eos;  // each ends a text; the first stands behind sources
+  std::vector<int32_t> eos;  // each ends a text; the first is appended to sources
   bool bos_starts_decoder = false;
 };
 // With those special tokens. A bos or an eos that is an ordinary subword stays one. CORRUPT_FILE,

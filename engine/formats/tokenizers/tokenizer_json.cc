@@ -180,7 +180,7 @@ void Converter::score_by_merges() {
     ++listed[merge.result];
   }
   check_all_merges(listed);
-  for (size_t i = 0; i < vocabulary.size(); ++i)  // what nothing makes, behind all others
+  for (size_t i = 0; i < vocabulary.size(); ++i)  // subwords that no merge makes, after all others
     if (listed[i] == 0) subwords_[vocabulary.id(i)].score = static_cast<float>(-rank);
 }
 

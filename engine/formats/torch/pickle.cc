@@ -24,7 +24,7 @@ constexpr TorchType kTorchTypes[] = {
     {"ShortStorage", DType::i32, "I16", 2}, {"CharStorage", DType::i32, "I8", 1},
     {"ByteStorage", DType::i32, "U8", 1},   {"BoolStorage", DType::i32, "BOOL", 1}};
 
-// What a pickle may call, beside the classes of storages.
+// The functions that a pickle may call, beside the classes of storages.
 enum Callable : size_t { kOrderedDict, kRebuildTensor, kRebuildParameter, kCallables };
 constexpr std::string_view kCallableNames[] = {"collections OrderedDict",
                                                "torch._utils _rebuild_tensor_v2",

@@ -57,8 +57,8 @@ struct Value {
   const DictData* dict() const { return as<DictRef>() ? as<DictRef>()->get() : nullptr; }
 };
 
-// What Python has: lists, tuples, range(), the views of a mapping, and the generators that filters
-// return. Each has other operations.
+// The sequences of Python: lists, tuples, range(), the views of a mapping, and the generators that
+// filters return. Each has other operations.
 enum class ListKind { list, tuple, range, keys, values, items, generator };
 
 struct ListData {

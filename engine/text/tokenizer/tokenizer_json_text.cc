@@ -252,7 +252,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   std::string subword_, left_;
 };
 
-// The parser holds a string, and all that stands between two strings or numbers, in memory several
+// The parser holds a string, and all text between two strings or numbers, in memory several
 // times. A tokenizer's longest string is a map of characters, of less than 1 MiB.
 constexpr size_t kTokenBytes = 4u << 20;
 

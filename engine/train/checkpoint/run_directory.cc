@@ -193,7 +193,7 @@ std::filesystem::path RunDirectory::write_hypotheses(int64_t update,
   std::string text;
   for (const std::string& line : lines) {
     text += line;
-    // Byte tokens can spell a line end, which would shift every line behind it.
+    // Byte tokens can spell a line end, which would shift every line after it.
     std::replace(text.end() - static_cast<std::ptrdiff_t>(line.size()), text.end(), '\n', ' ');
     text += '\n';
   }

@@ -192,7 +192,7 @@ class TranslateRun {
       trafo_string_view text{};
       double score = 0;
       check(trafo_translations_get(translations, i, rank, &text, &score));
-      // Byte subwords can spell the end of a line, which would shift every line behind it.
+      // Byte subwords can spell the end of a line, which would shift every line after it.
       std::string hypothesis = arguments_.model.ids ? id_line(translations, i, rank)
                                                     : std::string(text.data, text.length);
       std::replace(hypothesis.begin(), hypothesis.end(), '\n', ' ');

@@ -103,7 +103,7 @@ impl GenerationOptions {
     }
 }
 
-/// What a token adds to a sequence.
+/// The text and the numbers that a token adds to a sequence.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

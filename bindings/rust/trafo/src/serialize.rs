@@ -1,4 +1,4 @@
-//! Events, metrics and results with serde, by the names that Go's JSON has. What is not known or not finite is left out:
+//! Events, metrics and results with serde, by the names that Go's JSON has. Values that are unknown or not finite are left out:
 //! JSON has neither NaN nor infinity.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};

@@ -41,7 +41,7 @@ pub struct Parameters {
     context: Context,
 }
 
-/// What [`Parameters::load`] has found.
+/// The result of [`Parameters::load`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {

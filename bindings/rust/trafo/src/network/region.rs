@@ -224,7 +224,7 @@ pub struct Gradcheck {
     pub message: String,
 }
 
-/// What the backward function of [`Context::custom_op`] gets.
+/// The argument of the backward function of [`Context::custom_op`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CustomBackward<'a, const M: usize, const N: usize> {
