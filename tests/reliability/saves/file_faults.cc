@@ -10,8 +10,8 @@
 #include "engine/models/model_io.h"
 #include "engine/train/checkpoint/average.h"
 #include "tests/interop/interop_support.h"
-#include "tests/reliability/jobs.h"
 #include "tests/reliability/io_faults.h"
+#include "tests/reliability/jobs.h"
 #include "tests/reliability/saves/save_faults.h"
 
 namespace trafo::testing {

@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "engine/io/atomic_file.h"
+#include "tests/reliability/io_faults.h"
 #include "tests/reliability/jobs.h"
 #include "tests/reliability/saves/disk_model.h"
-#include "tests/reliability/io_faults.h"
 #include "tests/reliability/saves/run_trials.h"
 #include "tests/reliability/saves/save_faults.h"
 

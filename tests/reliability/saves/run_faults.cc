@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "tests/reliability/jobs.h"
 #include "tests/reliability/io_faults.h"
+#include "tests/reliability/jobs.h"
 #include "tests/reliability/saves/run_trials.h"
 #include "tests/reliability/saves/save_faults.h"
 
