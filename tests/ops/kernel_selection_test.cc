@@ -305,17 +305,6 @@ std::string attention_table() {
   return out.str();
 }
 
-std::string attention_cases_table() {
-  std::ostringstream out;
-  out << "| longest sequence | forward | backward |\n|---|---|---|\n";
-  for (const NamedCase& c : common_cases()) {
-    out << "| " << c.text << " | `" << name_of(c.problem, false) << "` | ";
-    if (*c.backward) out << '`' << name_of(c.problem, true) << '`';
-    out << " |\n";
-  }
-  return out.str();
-}
-
 std::string gemm_table() {
   std::ostringstream out;
   out << "| # | kernel | device | condition | how it works |\n|---|---|---|---|---|\n";
@@ -342,7 +331,6 @@ TEST(KernelSelection, ThePageShowsTheTables) {
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   std::string wanted = with_block(page, "attention", attention_table());
-  wanted = with_block(wanted, "attention cases", attention_cases_table());
   wanted = with_block(wanted, "gemm", gemm_table());
   const bool update = std::getenv("TRAFO_UPDATE_DOCS") != nullptr;
   if (update) std::ofstream(path) << wanted;
