@@ -7,9 +7,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use trafo::{
-    GenerationOptions, Generator, Model, Result, Sampling, Tokenizer, TranslateOptions,
-};
+use trafo::{GenerationOptions, Generator, Model, Result, Sampling, Tokenizer, TranslateOptions};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
