@@ -40,22 +40,11 @@ TEST(BpeFallback, IsAVocabularyLikeTheOthers) {
   // A file that names no unknown token has it by its usual name.
   Json::List special;
   for (const char* const name : {"<unk>", "<|end|>"})
-    special.push_back(Json::Object{{"id", std::ssize(special)},
-                                   {"content", name},
-                                   {"single_word", false},
-                                   {"lstrip", false},
-                                   {"rstrip", false},
-                                   {"normalized", false},
-                                   {"special", true}});
+    special.push_back(added_token(std::ssize(special), name, true));
   const Tokenizer unnamed = load_fallback(fallback_file(
       "fallback", {{"model: unk_token", Json(nullptr)}, {"added_tokens", std::move(special)}}));
   EXPECT_EQ(unnamed.unk_id(), tokenizer.unk_id());
-  std::set<std::string> names;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    names.insert(tokenizer.token(id));
-    EXPECT_EQ(tokenizer.id(tokenizer.token(id)), id);
-  }
-  EXPECT_EQ(std::ssize(names), tokenizer.vocab_size());
+  expect_different_names(tokenizer);
   // A line feed is a token, and so is its byte.
   EXPECT_NE(tokenizer.id("<U+000A><U+000A>"), tokenizer.unk_id());
   EXPECT_NE(tokenizer.id("<0x0A>"), tokenizer.unk_id());
@@ -63,15 +52,8 @@ TEST(BpeFallback, IsAVocabularyLikeTheOthers) {
 
 TEST(BpeFallback, BytesBecomeCharacters) {
   const Tokenizer tokenizer = load_fallback(fallback_file("fallback"));
-  const TokenIds ids = tokenizer.encode("a\U0001F600b");
+  const TokenIds ids = expect_whole_characters(tokenizer);
   ASSERT_EQ(ids.size(), 6u);
-  for (size_t count = 1; count < 5; ++count)
-    EXPECT_EQ(tokenizer.decode(std::span(ids).first(count)), "a");
-  EXPECT_EQ(tokenizer.decode(std::span(ids).first(5)), "a\U0001F600");
-  EXPECT_EQ(tokenizer.continuation(std::span(ids).first(3), std::span(ids).subspan(3)),
-            "\U0001F600b");
-  for (size_t i = 0; i < ids.size(); ++i)
-    EXPECT_EQ(tokenizer.continues_character(ids[i]), i >= 2 && i <= 4) << i;
   // As the library: if bytes beside each other are no UTF-8, each of them is U+FFFD.
   const int32_t letter = tokenizer.id("<0x41>"), a = ids[0];
   EXPECT_EQ(tokenizer.decode(TokenIds{letter, letter, a}), "AAa");
@@ -102,20 +84,7 @@ TEST(BpeFallback, SpecialTokensInATextByChoice) {
 
 TEST(BpeFallback, LeavesOutMergesAtRandom) {
   const Tokenizer tokenizer = load_fallback(fallback_file("fallback llama"));
-  const auto sampler = tokenizer.sampler();
-  ShuffleRng rng(1, 0);
-  std::set<TokenIds> seen;
-  TokenIds ids;
-  for (int i = 0; i < 200; ++i) {
-    sampler->sample("running the world", 0.5, rng, ids);
-    EXPECT_EQ(tokenizer.decode(ids), "running the world");
-    seen.insert(ids);
-  }
-  EXPECT_GT(seen.size(), 20u);
-  sampler->sample("running the world", 0, rng, ids);
-  EXPECT_EQ(ids, tokenizer.encode("running the world"));
-  sampler->sample("running the world", 1, rng, ids);
-  EXPECT_EQ(ids.size(), 18u);
+  expect_merges_left_out(tokenizer, 18);
 }
 
 // transformers 5 takes spaces out of a decoded text if both keys are true, and else leaves them.
@@ -172,13 +141,7 @@ TEST(BpeFallback, RefusesFilesByTheirKey) {
         {"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", std::move(content)}});
   };
   const auto token = [](Json id, Json content, Json special) {
-    return Json(Json::List{Json::Object{{"id", std::move(id)},
-                                        {"content", std::move(content)},
-                                        {"single_word", false},
-                                        {"lstrip", false},
-                                        {"rstrip", false},
-                                        {"normalized", false},
-                                        {"special", std::move(special)}}});
+    return Json(Json::List{added_token(std::move(id), std::move(content), std::move(special))});
   };
   Json without_byte = *fallback_file("fallback").find("model");
   Json::Object vocabulary;

@@ -59,12 +59,7 @@ TEST(ByteBpe, IsAVocabularyLikeTheOthers) {
   EXPECT_EQ(tokenizer.file_name(), "tokenizer.json");
   EXPECT_EQ(tokenizer.serialized(), file.dump());
   EXPECT_EQ(tokenizer.as_sentencepiece(), nullptr);
-  std::set<std::string> names;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    names.insert(tokenizer.token(id));
-    EXPECT_EQ(tokenizer.id(tokenizer.token(id)), id);
-  }
-  EXPECT_EQ(std::ssize(names), tokenizer.vocab_size());
+  expect_different_names(tokenizer);
   EXPECT_EQ(tokenizer.id("no such token"), tokenizer.unk_id());
   EXPECT_EQ(tokenizer.unk_id(), -1);
   expect_error(ErrorCode::invalid_argument, "NUL byte",
@@ -73,15 +68,8 @@ TEST(ByteBpe, IsAVocabularyLikeTheOthers) {
 
 TEST(ByteBpe, HoldsBackAnUnfinishedCharacter) {
   const Tokenizer tokenizer = load_bpe(bpe_file({}));
-  const TokenIds ids = tokenizer.encode("a\U0001F600b");
+  const TokenIds ids = expect_whole_characters(tokenizer);
   ASSERT_EQ(ids.size(), 6u);
-  for (size_t count = 1; count < 5; ++count)
-    EXPECT_EQ(tokenizer.decode(std::span(ids).first(count)), "a");
-  EXPECT_EQ(tokenizer.decode(std::span(ids).first(5)), "a\U0001F600");
-  EXPECT_EQ(tokenizer.continuation(std::span(ids).first(3), std::span(ids).subspan(3)),
-            "\U0001F600b");
-  for (size_t i = 0; i < ids.size(); ++i)
-    EXPECT_EQ(tokenizer.continues_character(ids[i]), i >= 2 && i <= 4) << i;
   // Inside a text, bytes that are no UTF-8 become U+FFFD as in the library.
   const TokenIds broken = {ids[1], ids[2], ids[0], ids[3], ids[0]};
   EXPECT_EQ(tokenizer.decode(broken), "\ufffda\ufffda");
@@ -89,20 +77,7 @@ TEST(ByteBpe, HoldsBackAnUnfinishedCharacter) {
 
 TEST(ByteBpe, LeavesOutMergesAtRandom) {
   const Tokenizer tokenizer = load_bpe(bpe_file({}));
-  const auto sampler = tokenizer.sampler();
-  ShuffleRng rng(1, 0);
-  std::set<TokenIds> seen;
-  TokenIds ids;
-  for (int i = 0; i < 200; ++i) {
-    sampler->sample("running the world", 0.5, rng, ids);
-    EXPECT_EQ(tokenizer.decode(ids), "running the world");
-    seen.insert(ids);
-  }
-  EXPECT_GT(seen.size(), 20u);
-  sampler->sample("running the world", 0, rng, ids);
-  EXPECT_EQ(ids, tokenizer.encode("running the world"));
-  sampler->sample("running the world", 1, rng, ids);
-  EXPECT_EQ(ids.size(), 17u);
+  expect_merges_left_out(tokenizer, 17);
 }
 
 TEST(ByteBpe, ReadsItsSpecialTokensFromTheFilesBesideIt) {
@@ -201,13 +176,7 @@ TEST(ByteBpe, RefusesFilesByTheirKey) {
   };
   const auto regex = [](const char* text) { return Json(Json::Object{{"Regex", text}}); };
   const auto token = [](Json id, Json content, Json special) {
-    return Json(Json::List{Json::Object{{"id", std::move(id)},
-                                        {"content", std::move(content)},
-                                        {"single_word", false},
-                                        {"lstrip", false},
-                                        {"rstrip", false},
-                                        {"normalized", false},
-                                        {"special", std::move(special)}}});
+    return Json(Json::List{added_token(std::move(id), std::move(content), std::move(special))});
   };
   const struct {
     ErrorCode code;

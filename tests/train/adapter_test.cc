@@ -20,6 +20,7 @@
 #include "tests/interop/interop_support.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_forms.h"
+#include "tests/train/gradient_check.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -146,32 +147,7 @@ TEST(Adapter, GradientsAreThoseOfCentralDifferences) {
       accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
       return context->item(sums.loss());
     };
-    loss();
-    const Tensor gradients = parameters.flat_grad();
-    const auto expected = context->values<double>(gradients);
-    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
-      loss(recompute);
-      EXPECT_EQ(context->values<double>(gradients), expected);
-    }
-    for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
-      if (!parameters.trainable(id)) continue;
-      std::vector<double> values(static_cast<size_t>(element_count(parameters.shape(id))));
-      const size_t bytes = values.size() * sizeof(double);
-      parameters.get_value(*context, id, values.data(), bytes);
-      constexpr double kStep = 1e-5;
-      const size_t i = values.size() / 2;  // an element of a middle projection
-      const double value = values[i];
-      const auto loss_at = [&](double moved) {
-        values[i] = moved;
-        parameters.set_value(*context, id, values.data(), bytes);
-        return loss();
-      };
-      const double numeric = (loss_at(value + kStep) - loss_at(value - kStep)) / (2 * kStep);
-      loss_at(value);
-      const double gradient = expected[static_cast<size_t>(parameters.offset(id)) + i];
-      EXPECT_NEAR(gradient, numeric, 1e-6 * std::max(1.0, std::abs(numeric)))
-          << parameters.name(id);
-    }
+    expect_gradients(*context, parameters, loss, true);
   }
 }
 

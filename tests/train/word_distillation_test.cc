@@ -14,6 +14,7 @@
 #include "engine/train/run/validation.h"
 #include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
+#include "tests/train/gradient_check.h"
 #include "tests/train/step/accelerator.h"
 #include "tests/train/training_support.h"
 
@@ -246,29 +247,8 @@ TEST_P(WordDistillation, GradientsInFloat64) {
     return context->item(sums.loss());
   };
   const double at_rest = loss();
-  const auto gradients = context->values<double>(parameters.flat_grad());
-  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
-    loss(recompute);
-    EXPECT_EQ(context->values<double>(parameters.flat_grad()), gradients);
-  }
   EXPECT_NEAR(loss(Recompute::none, false), at_rest, 1e-10);
-  for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
-    std::vector<double> values(static_cast<size_t>(element_count(parameters.shape(id))));
-    const size_t bytes = values.size() * sizeof(double);
-    parameters.get_value(*context, id, values.data(), bytes);
-    constexpr double kStep = 1e-5;
-    const size_t i = values.size() / 2;
-    const double value = values[i];
-    const auto loss_at = [&](double moved) {
-      values[i] = moved;
-      parameters.set_value(*context, id, values.data(), bytes);
-      return loss();
-    };
-    const double difference = (loss_at(value + kStep) - loss_at(value - kStep)) / (2 * kStep);
-    loss_at(value);
-    EXPECT_NEAR(gradients[static_cast<size_t>(parameters.offset(id)) + i], difference, 1e-6)
-        << parameters.name(id);
-  }
+  expect_gradients(*context, parameters, loss);
 }
 
 TEST_P(WordDistillation, StepsAllocateNothingThatWasNotPlanned) {
