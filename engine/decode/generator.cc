@@ -156,7 +156,7 @@ struct Generator::Scores {
   // Of token i in row rows[i].
   std::vector<double> of(Context& context, std::span<const int64_t> rows,
                          std::span<const int32_t> tokens) const {
-    // The logit of the best token is beside those of the given ones.
+    // The logit of the best token precedes the logits of the given ones.
     std::vector<std::vector<int32_t>> wanted(static_cast<size_t>(logits.dim(0)));
     for (size_t r = 0; r < wanted.size(); ++r) wanted[r] = {ids[r * static_cast<size_t>(count)]};
     std::vector<size_t> place;

@@ -28,7 +28,7 @@ struct GenerationOptions {
   // begin_source and end_source: by_model is the begin that the model was trained with, and no end.
   TranslateOptions translate;
   std::vector<std::string> stop;     // texts that end a sequence
-  std::vector<int32_t> stop_tokens;  // tokens that end it, beside those of the vocabulary
+  std::vector<int32_t> stop_tokens;  // tokens that end it, beside the end tokens of the vocabulary
   int64_t alternatives = 0;          // of each token: the most probable ones
 };
 

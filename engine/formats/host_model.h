@@ -23,8 +23,8 @@ HostModel make_host_model(const ModelConfig& config);
 // parameters of their own. NON_FINITE, naming the parameter, if a weight
 // is NaN or infinite.
 HostModel copy_to_host(Context& context, const Model& model);
-// A model of this configuration with the parameters of another one, which has those of the same
-// names and shapes.
+// A model of this configuration with the parameters of another one, which has parameters of
+// the same names and shapes.
 HostModel with_weights_of(const ModelConfig& config, const HostModel& other);
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host);
 

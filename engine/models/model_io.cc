@@ -136,7 +136,8 @@ void check_code_shapes(const SafetensorsReader& reader, const ParameterStore& pa
   }
 }
 
-// Whether the tensors of a model file are those of the model, before memory is taken for them.
+// Whether the tensors of a model file are the tensors of the model, before memory is taken for
+// them.
 void check_model(const SafetensorsReader& reader, const ParameterStore& parameters) {
   const std::string no_prefix;
   if (stored_weights(reader) == StoredWeights::floats)

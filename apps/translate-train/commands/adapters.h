@@ -1,4 +1,4 @@
-// LoRA adapters: those of a training run, and directories of them.
+// LoRA adapters of a training run, and directories of adapters.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ inline constexpr std::array<const char*, 8> kLossNames = {
 using LossCounts = std::array<int64_t, kLossNames.size()>;
 
 struct PairLimits {
-  double length_ratio = 3;  // tokens of the longer side over those of the shorter; 0: any
+  double length_ratio = 3;  // tokens of the longer side over tokens of the shorter; 0: any
   bool drop_identical = true;
   int64_t repeats = 4;  // 0: any
   double score = -std::numeric_limits<double>::infinity();

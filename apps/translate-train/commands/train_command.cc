@@ -74,7 +74,7 @@ void take_ema_decay(Settings& given) {
   given.unset(Setting::ema_decay);
 }
 
-// A limit in epochs beside those of --after.
+// A limit in epochs beside the limits of --after.
 void take_after_epochs(Settings& given) {
   if (!given.has(Setting::after_epochs)) return;
   given.program.after.push_back(

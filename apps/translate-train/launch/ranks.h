@@ -30,7 +30,7 @@ class Ranks {
   // "cpu, 2 threads"; "2 ranks: cuda:0 NVIDIA H200, bf16 + cuda:1 NVIDIA H200, bf16"
   std::string text(Precision precision) const;
 
-  // How several GPUs exchange, in a sentence; empty: there are none.
+  // How several GPUs exchange, in a sentence; empty with one GPU.
   const std::string& exchange() const { return exchange_; }
 
   // Calls work(rank, group) for each rank of this process, the first on this thread, and returns

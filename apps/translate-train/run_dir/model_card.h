@@ -15,8 +15,8 @@ struct ModelCard {
   std::string weights;  // of --weights; empty: the format's usual ones
 };
 
-// Markdown with the metadata of the Hugging Face Hub in front. The figures are those that
-// RUN/metrics.jsonl has of the exported checkpoint. If the file is in no run directory, the card
+// Markdown with the metadata of the Hugging Face Hub in front. RUN/metrics.jsonl has the figures
+// of the exported checkpoint. If the file is in no run directory, the card
 // says that there are none.
 std::string model_card(const ModelCard& card);
 

@@ -21,8 +21,8 @@ import (
 	"unsafe"
 )
 
-// EOS is the id of </s>, the end of a text, in vocabularies that are trained here. [Tokenizer.Special] has that
-// of any.
+// EOS is the id of </s>, the end of a text, in vocabularies that are trained here. [Tokenizer.Special] has it
+// for every vocabulary.
 const EOS int32 = C.TRAFO_TOKEN_EOS
 
 // Batch is pairs of token ids that are trained on together: what the encoder reads (a decoder-lm:

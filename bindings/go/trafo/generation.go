@@ -230,7 +230,7 @@ func (g *Generator) End(sequence int64) error {
 	})
 }
 
-// Generate starts sequences and gives their pieces, and those of others in flight, as they come. An error is the last
+// Generate starts sequences and gives their pieces, and the pieces of others in flight, as they come. An error is the last
 // thing that it gives. Sequences that have not finished when the loop ends are ended.
 func (g *Generator) Generate(ctx context.Context, prompts []string, options *GenerationOptions) iter.Seq2[GenerationPiece, error] {
 	return g.pieces(ctx, len(prompts), options, func() (int64, error) { return g.Start(prompts, options) })

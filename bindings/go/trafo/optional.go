@@ -49,7 +49,7 @@ func (o Optional[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o.value)
 }
 
-// UnmarshalJSON reads a value; null is none.
+// UnmarshalJSON reads a value; null means no value.
 func (o *Optional[T]) UnmarshalJSON(data []byte) error {
 	var value *T
 	if err := json.Unmarshal(data, &value); err != nil {

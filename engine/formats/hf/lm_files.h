@@ -23,7 +23,7 @@ void write_lm_tokenizer(const ExportVocabulary& vocabulary, const ModelSpec& spe
 // The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
 ModelConfig read_llama_config(const std::filesystem::path& file);
 // The eos_token_id of a configuration, a number or a list; empty if it has none. CORRUPT_FILE,
-// naming the key, unless it is integers; negative ones are none.
+// naming the key, unless it is integers; negative ones are left out.
 std::vector<int32_t> read_end_ids(const ConfigReader& config);
 // The ids of special tokens in generation_config.json and config.json. The
 // eos_token_id of generation_config.json goes before.

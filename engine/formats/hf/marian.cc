@@ -151,7 +151,7 @@ Vocabulary read_vocabulary(std::string_view json, const std::string& label,
   return vocabulary;
 }
 
-// Whether the model of sources, which is that of targets, has the ids of the vocabulary.
+// Whether the model of sources, which is also the model of targets, has the ids of the vocabulary.
 bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
   if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.subwords.size()) ||
       tokenizer.special_tokens().start() != vocabulary.start ||

@@ -272,7 +272,7 @@ std::optional<Json::List> steps_of_map(const std::string& character_map, std::st
 
 // ---- the parts of a file ----
 
-// None: the map is none that the library can apply exactly.
+// None: the library cannot apply the map exactly.
 std::optional<Json> normalizer(const SpmModel& spm, const Json::List& last) {
   Json::List steps;
   if (!spm.character_map.empty()) {

@@ -240,7 +240,7 @@ std::string from_base64(const std::string& text) {
   return bytes;
 }
 
-// How many of the steps are those of normalizer_steps().
+// The number of the steps that normalizer_steps() made.
 size_t Converter::read_map(const std::vector<const Json*>& steps) {
   const auto map = std::find_if(steps.begin(), steps.end(), [](const Json* step) {
     return text_of(step->find("type")) == "Precompiled";

@@ -86,7 +86,7 @@ void TorchFile::open_zip() {
   add(read_pickled_table(pickle, label), storages);
 }
 
-// After the two pickles come that of the system, that of the table, that of the list of storages,
+// After the two pickles come the pickle of the system, of the table, of the list of storages,
 // and of each storage the number of its elements and its bytes.
 void TorchFile::open_older() {
   const uint64_t size = file_.size();

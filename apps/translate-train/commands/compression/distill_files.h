@@ -15,10 +15,10 @@ class DistillFiles {
  public:
   using Json = nlohmann::ordered_json;
 
-  // Creates the files, or continues those of an earlier process. `settings`: what the text follows
-  // from; the names of its members stand in messages. Usage errors: a file of one of the five names
-  // is not from distill; the journal is damaged, another process has it, or the settings differ and
-  // a step has been written.
+  // Creates the files, or continues the files of an earlier process. `settings`: what the text
+  // follows from; the names of its members stand in messages. Usage errors: a file of one of the
+  // five names is not from distill; the journal is damaged, another process has it, or the settings
+  // differ and a step has been written.
   DistillFiles(std::string source, std::string target, const Json& settings);
   // Usage error: the constructor would refuse these names because something has them.
   static void check_names(const std::string& source, const std::string& target);

@@ -34,7 +34,7 @@ class ValidationPairs {
   std::vector<std::string> source_, target_;
 };
 
-// A matrix whose outputs differ from those of the model before.
+// A matrix whose outputs differ from the outputs of the model before.
 struct MeasuredMatrix {
   std::string name;
   int64_t rows, columns;
