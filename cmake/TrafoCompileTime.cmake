@@ -34,14 +34,15 @@ function(trafo_compile_quickly)  # files
   endif()
 endfunction()
 
-# Templates of the standard library, JSON, CLI11 and Google Test take most of the compile time of programs and tests. Eight files
+# Templates of the standard library, JSON, CLI11 and Google Test take most of the compile time of programs and tests. Files
 # compiled together take it once; their file-local names must differ.
-option(TRAFO_UNITY_BUILD "Compile files in groups of eight" ON)
+option(TRAFO_UNITY_BUILD "Compile files in groups" ON)
+set(TRAFO_UNITY_SIZE 8 CACHE STRING "Files in a group; larger groups compile in less time and need more memory")
 
 # CMake's own UNITY_BUILD writes absolute paths, with which a compiler cache finds nothing again in another clone.
 function(trafo_unity_build target)  # a further argument: files in a group
   if(TRAFO_UNITY_BUILD)
-    set(size 8)
+    set(size ${TRAFO_UNITY_SIZE})
     if(ARGN)
       set(size ${ARGN})
     endif()

@@ -8,6 +8,8 @@ set(TRAFO_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/trafo)
 
 install(TARGETS trafo EXPORT trafoTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT library  # trafo.dll
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS trafo_static EXPORT trafoStaticTargets COMPONENT development
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -44,6 +46,9 @@ else()
   set(TRAFO_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 set(TRAFO_PC_PRIVATE "-lstdc++ -lpthread -ldl -lm")
+if(WIN32)
+  set(TRAFO_PC_PRIVATE "-lstdc++ -lpthread -lbcrypt -lm")
+endif()
 if(NOT TRAFO_THIRD_PARTY)
   list(JOIN sentencepiece_LDFLAGS " " sentencepiece_flags)
   list(JOIN hwy_LDFLAGS " " hwy_flags)

@@ -1,5 +1,6 @@
 # SentencePiece, Highway, zlib and nlohmann-json from the folder of scripts/third-party.sh. The libraries are static; libtrafo.a contains
-# their objects, so a program that links it needs no other library but those of C and C++.
+# their objects, so a program that links it needs no other library but those of C and C++. With --program the folder has the libraries of
+# translate-train, too.
 if(NOT EXISTS ${TRAFO_THIRD_PARTY}/complete)
   message(FATAL_ERROR "TRAFO_THIRD_PARTY is ${TRAFO_THIRD_PARTY}, which is no folder of scripts/third-party.sh")
 endif()
@@ -26,6 +27,9 @@ foreach(group library training protobuf)
   foreach(source ${sources})
     # A file of protobuf leaves macros behind that the next one may not find.
     string(APPEND content "#include \"${source}\"\n#ifdef PROTOBUF_NAMESPACE\n#include <google/protobuf/port_undef.inc>\n#endif\n")
+    if(WIN32)  # macros of windows.h
+      string(APPEND content "#undef ERROR\n#undef GetCurrentTime\n")
+    endif()
   endforeach()
   file(CONFIGURE OUTPUT ${folder}/sentencepiece_${group}.cc CONTENT "${content}" @ONLY)
   list(APPEND sentencepiece_files ${folder}/sentencepiece_${group}.cc)
@@ -55,4 +59,32 @@ set(TRAFO_THIRD_PARTY_LIBRARIES trafo_sentencepiece trafo_highway trafo_zlib)
 foreach(library ${TRAFO_THIRD_PARTY_LIBRARIES})
   target_compile_options(${library} PRIVATE ${TRAFO_THIRD_PARTY_OPTIONS})
 endforeach()
-set(TRAFO_ENGINE_DEPENDENCIES ${TRAFO_THIRD_PARTY_LIBRARIES} trafo_json Threads::Threads ${CMAKE_DL_LIBS})
+set(TRAFO_ENGINE_DEPENDENCIES ${TRAFO_THIRD_PARTY_LIBRARIES} trafo_json ${TRAFO_SYSTEM_LIBRARIES})
+
+# For translate-train, by the names that find_package() gives them.
+function(trafo_program_library target)  # further arguments: sources below TRAFO_THIRD_PARTY
+  string(REGEX REPLACE "^.*::" "" name ${target})
+  file(GLOB sources ${ARGN})
+  add_library(trafo_${name} STATIC EXCLUDE_FROM_ALL ${sources})
+  target_compile_options(trafo_${name} PRIVATE ${TRAFO_THIRD_PARTY_OPTIONS})
+  if(NOT target STREQUAL trafo_${name})
+    add_library(${target} ALIAS trafo_${name})
+  endif()
+endfunction()
+set(TRAFO_HAS_PROGRAM_LIBRARIES FALSE)
+if(EXISTS ${TRAFO_THIRD_PARTY}/yaml-cpp)
+  set(TRAFO_HAS_PROGRAM_LIBRARIES TRUE)
+  add_library(trafo_cli11 INTERFACE)
+  target_include_directories(trafo_cli11 SYSTEM INTERFACE ${TRAFO_THIRD_PARTY}/cli11/include)
+  add_library(CLI11::CLI11 ALIAS trafo_cli11)
+  trafo_program_library(fmt::fmt ${TRAFO_THIRD_PARTY}/fmtlib/src/format.cc)
+  target_include_directories(trafo_fmt SYSTEM PUBLIC ${TRAFO_THIRD_PARTY}/fmtlib/include)
+  trafo_program_library(spdlog::spdlog ${TRAFO_THIRD_PARTY}/spdlog/src/spdlog.cpp)
+  target_include_directories(trafo_spdlog SYSTEM PUBLIC ${TRAFO_THIRD_PARTY}/spdlog/include)
+  target_compile_definitions(trafo_spdlog PUBLIC SPDLOG_COMPILED_LIB SPDLOG_FMT_EXTERNAL)
+  target_link_libraries(trafo_spdlog PUBLIC trafo_fmt Threads::Threads)
+  trafo_program_library(yaml-cpp ${TRAFO_THIRD_PARTY}/yaml-cpp/src/*.cpp)
+  target_include_directories(trafo_yaml-cpp SYSTEM PUBLIC ${TRAFO_THIRD_PARTY}/yaml-cpp/include)
+  add_library(nlohmann_json::nlohmann_json ALIAS trafo_json)
+  add_library(ZLIB::ZLIB ALIAS trafo_zlib)
+endif()

@@ -32,6 +32,7 @@
 #include "engine/core/numeric/float_environment.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
+#include "engine/os/names.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/trace.h"
 
@@ -348,7 +349,7 @@ inline std::filesystem::path path_argument(const Call& call, const char* data, s
   const std::string_view text = call.text(data, length, name);
   if (text.empty()) call.refuse_argument(name, " is empty");
   if (text.find('\0') != std::string_view::npos) call.refuse_argument(name, " contains a NUL byte");
-  return std::filesystem::path(text);
+  return os::path_of(std::string(text));
 }
 
 // A NUL-terminated copy for the caller.

@@ -17,11 +17,11 @@ using namespace trafo::capi;
 
 namespace {
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoScore = std::numeric_limits<double>::quiet_NaN();
 
-trafo_resampled_score to_c(const ResampledScore& score) {
-  return {score.score, score.mean.value_or(kUnknown), score.half_width.value_or(kUnknown),
-          score.p_value.value_or(kUnknown)};
+trafo_resampled_score score_to_c(const ResampledScore& score) {
+  return {score.score, score.mean.value_or(kNoScore), score.half_width.value_or(kNoScore),
+          score.p_value.value_or(kNoScore)};
 }
 
 template <size_t Size>
@@ -31,14 +31,14 @@ void copy_signature(char (&to)[Size], const std::string& signature) {
   signature.copy(to, signature.size());  // the struct was zeroed
 }
 
-trafo_evaluation to_c(const Evaluation& evaluation, bool has_baseline) {
+trafo_evaluation evaluation_to_c(const Evaluation& evaluation, bool has_baseline) {
   trafo_evaluation c{};
   c.struct_size = sizeof c;
-  c.bleu = to_c(evaluation.bleu);
-  c.chrf = to_c(evaluation.chrf);
-  const trafo_resampled_score none{kUnknown, kUnknown, kUnknown, kUnknown};
-  c.baseline_bleu = has_baseline ? to_c(evaluation.baseline_bleu) : none;
-  c.baseline_chrf = has_baseline ? to_c(evaluation.baseline_chrf) : none;
+  c.bleu = score_to_c(evaluation.bleu);
+  c.chrf = score_to_c(evaluation.chrf);
+  const trafo_resampled_score none{kNoScore, kNoScore, kNoScore, kNoScore};
+  c.baseline_bleu = has_baseline ? score_to_c(evaluation.baseline_bleu) : none;
+  c.baseline_chrf = has_baseline ? score_to_c(evaluation.baseline_chrf) : none;
   const BleuScore& bleu = evaluation.bleu_parts;
   std::copy(bleu.precisions.begin(), bleu.precisions.end(), c.bleu_precisions);
   c.bleu_brevity_penalty = bleu.brevity_penalty;
@@ -149,8 +149,9 @@ trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
     if (baseline) others = lines_argument(call, baseline, count, "baseline");
     const CancelArgument token(call, cancel);
     const CancelScope scope(token.get());
-    init_options(call, out, struct_size,
-                 to_c(evaluate(system, all.sets(), others, chosen), baseline != nullptr));
+    init_options(
+        call, out, struct_size,
+        evaluation_to_c(evaluate(system, all.sets(), others, chosen), baseline != nullptr));
   });
 }
 

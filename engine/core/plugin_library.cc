@@ -8,6 +8,7 @@
 
 #include "engine/core/status.h"
 #include "engine/core/version.h"
+#include "engine/os/names.h"
 #include "engine/os/process.h"
 #include "engine/os/shared_library.h"
 
@@ -19,7 +20,7 @@ namespace {
 // variables.
 std::vector<std::string> plugin_candidates(const PluginLibrary& plugin) {
   if (const char* named = os::trusted_environment(plugin.variable); named && *named) {
-    require(std::filesystem::path(named).is_absolute(), ErrorCode::unsupported, plugin.origin,
+    require(os::path_of(named).is_absolute(), ErrorCode::unsupported, plugin.origin,
             plugin.variable, " is '", named, "'; it must be an absolute path");
     return {named};
   }
@@ -33,14 +34,17 @@ std::vector<std::string> plugin_candidates(const PluginLibrary& plugin) {
 // True if `path` could not be loaded although there is such a file: it, or a library that it needs,
 // cannot be loaded. The loader names the file that it could not open first.
 bool is_there(const std::string& path, std::string_view reason) {
-  if (path.find('/') == std::string::npos) return !reason.starts_with(path + ":");
+  const std::filesystem::path file = os::path_of(path);
+  if (!file.has_parent_path()) return !reason.starts_with(path + ":");
   std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
+  return std::filesystem::exists(file, ignored);
 }
 
 }  // namespace
 
 OpenPlugin open_plugin(const PluginLibrary& plugin) {
+  require(os::kHasPlugins, ErrorCode::unsupported, plugin.origin, "the ", plugin.kind,
+          " does not exist for Windows");
   std::string missing, broken;
   for (const std::string& path : plugin_candidates(plugin)) {
     std::string reason;

@@ -14,6 +14,7 @@
 #include "engine/core/status.h"
 #include "engine/data/pair_reader.h"
 #include "engine/os/file.h"
+#include "engine/os/names.h"
 
 namespace trafo {
 namespace {
@@ -48,7 +49,7 @@ class ReadOnlyFile {
     name_ = for_name;
     std::error_code error;
     const fs::path folder =
-        directory.empty() ? fs::temp_directory_path(error) : fs::path(directory);
+        directory.empty() ? fs::temp_directory_path(error) : os::path_of(directory);
     fs::create_directories(folder, error);
     descriptor_ = os::open_nameless_file(folder / "unpacked-");
     require(descriptor_ >= 0, ErrorCode::io, kDiskTextOrigin, for_name, " cannot be unpacked in ",

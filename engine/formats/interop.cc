@@ -48,7 +48,7 @@ class UnfinishedDirectory {
     const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
     parents_.emplace(parent);
     remove_stale_temporaries(target_);
-    path_ = parent / temporary_file_name(target_.filename().string());  // unique
+    path_ = parent / os::path_of(temporary_file_name(target_.filename().string()));  // unique
     make_new_directory(path_);
     try {
       lock_ = lock_temporary(

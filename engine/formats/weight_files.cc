@@ -7,6 +7,7 @@
 #include "engine/formats/torch/torch_file.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/os/names.h"
 
 namespace trafo::interop {
 namespace {
@@ -113,10 +114,11 @@ WeightFiles WeightFiles::open(const fs::path& directory) {
   weights.label_ = list.string();
   const WeightMap map = read_weight_map(list);
   for (const std::string& name : map.files) {
-    if (!is_there(directory / name))
+    const fs::path part = directory / os::path_of(name);
+    if (!is_there(part))
       refuse_list(weights.label_,
                   concat(" names the file ", quote(name), ", which is not in the directory"));
-    const WeightFile& file = weights.add(source->open(directory / name));
+    const WeightFile& file = weights.add(source->open(part));
     for (const TensorInfo& info : file.tensors()) {
       const auto listed = map.file_of.find(info.name);
       if (listed == map.file_of.end())

@@ -348,7 +348,7 @@ std::vector<std::string> CheckpointDirectory::remove_leftovers() {
   for (const std::string& name : list_if_present(run_)) {
     const auto leftover = parse_temporary_name(name);
     if (!leftover || leftover->kind != "tmp" || !is_dead(*leftover)) continue;
-    if (remove_if_unlocked(run_ / name)) removed.push_back(name);
+    if (remove_if_unlocked(run_ / os::path_of(name))) removed.push_back(name);
   }
   return removed;
 }

@@ -1,10 +1,10 @@
 #include "engine/metrics/bleu.h"
 
-#include <cmath>
 #include <iterator>
 #include <unordered_map>
 
 #include "engine/core/cancel_scope.h"
+#include "engine/core/numeric/portable_math.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/metrics/lowercase.h"
@@ -64,7 +64,7 @@ void compute_score(BleuScore& bleu) {
   const auto reference = static_cast<double>(bleu.reference_length);
   bleu.brevity_penalty = 1;
   if (bleu.hypothesis_length < bleu.reference_length)
-    bleu.brevity_penalty = hypothesis > 0 ? std::exp(1 - reference / hypothesis) : 0;
+    bleu.brevity_penalty = hypothesis > 0 ? portable_exp(1 - reference / hypothesis) : 0;
   if (bleu.matches == std::array<int64_t, kBleuOrder>{}) return;
 
   double halving = 1;
@@ -83,9 +83,9 @@ void compute_score(BleuScore& bleu) {
   double log_sum = 0;
   for (size_t n = 0; n < static_cast<size_t>(order); ++n) {
     if (bleu.precisions[n] == 0) return;
-    log_sum += std::log(bleu.precisions[n]);
+    log_sum += portable_log(bleu.precisions[n]);
   }
-  bleu.score = bleu.brevity_penalty * std::exp(log_sum / order);
+  bleu.score = bleu.brevity_penalty * portable_exp(log_sum / order);
 }
 
 }  // namespace

@@ -12,6 +12,13 @@
 
 namespace trafo::os {
 
+// False where the build makes no plugins of Trafo (CUDA, MPI, TCP).
+#ifdef _WIN32
+inline constexpr bool kHasPlugins = false;
+#else
+inline constexpr bool kHasPlugins = true;
+#endif
+
 // Loads a library for the life of the process: code that a driver or MPI calls at exit may not be
 // unloaded. A bare name is looked up by the loader in the system's library folders. Null: `why` has
 // the loader's reason, which begins with the file that it could not open.

@@ -6,6 +6,7 @@
 
 #include "commands/device.h"
 #include "engine/io/atomic_file.h"
+#include "engine/os/names.h"
 #include "report/reporter.h"
 #include "run_dir/run_files.h"
 
@@ -56,7 +57,7 @@ std::string add_adapter(trafo_model* model, const AdapterSettings& adapter, uint
 }
 
 void load_adapter(trafo_model* model, const std::string& path) {
-  fs::path folder = path;
+  fs::path folder = trafo::os::path_of(path);
   if (!fs::is_directory(folder)) usage_error("--adapter: " + path + ": no such directory");
   if (!fs::exists(folder / kConfigFile)) folder /= kFolder;
   if (!fs::exists(folder / kConfigFile))
@@ -73,7 +74,7 @@ std::string write_run_adapter(const std::string& run) {
   const auto context = make<Context>(trafo_context_new, &cpu);
   const auto model = make<Model>(trafo_model_load, context.get(), file.data(), file.size());
   const std::string folder = run + "/" + kFolder;
-  trafo::MadeDirectory output(folder);
+  trafo::MadeDirectory output(trafo::os::path_of(folder));
   make_own_folder(folder);
   check(trafo_model_save_adapter(model.get(), folder.data(), folder.size()));
   output.keep();

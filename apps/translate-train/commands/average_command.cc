@@ -10,6 +10,7 @@
 
 #include "commands/commands.h"
 #include "engine/io/atomic_file.h"
+#include "engine/os/names.h"
 #include "run_dir/run_files.h"
 #include "settings/setting_types.h"
 
@@ -104,7 +105,8 @@ int average(AverageArguments arguments) {
     if (arguments.output.empty()) usage_error("--output: where the mean of the models goes");
     for (const std::string& given : arguments.models) models.push_back(usual_model(given));
   } else {
-    if (!fs::is_directory(arguments.run)) usage_error(arguments.run + ": no such run directory");
+    if (!fs::is_directory(trafo::os::path_of(arguments.run)))
+      usage_error(arguments.run + ": no such run directory");
     std::vector<int64_t> updates = checkpoints_of(arguments.run);
     if (updates.empty()) usage_error(arguments.run + ": has no checkpoint");
     if (arguments.best > 0) {
@@ -122,7 +124,7 @@ int average(AverageArguments arguments) {
       models.push_back(checkpoint_model(arguments.run, std::to_string(update)));
     names = fmt::format(" ({})", fmt::join(updates, ", "));
     if (arguments.output.empty()) {
-      const fs::path folder = fs::path(arguments.run) / "ckpt" / "averaged";
+      const fs::path folder = trafo::os::path_of(arguments.run) / "ckpt" / "averaged";
       make_own_folder(folder.parent_path().string());
       averaged.emplace(folder);
       make_own_folder(folder.string());

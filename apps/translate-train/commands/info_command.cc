@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "engine/os/names.h"
 #include "run_dir/run_files.h"
 #include "settings/generated/choices.h"
 #include "settings/setting_types.h"
@@ -289,7 +290,8 @@ Json state_facts(const fs::path& path) {
 
 Json checkpoint_facts(const std::string& path, const std::string& vocabulary, bool tensors) {
   Json facts{{"path", path}, {"model", model_facts(path + "/" + kModelFile, vocabulary, tensors)}};
-  if (fs::exists(path + "/state.json")) facts["state"] = state_facts(path + "/state.json");
+  if (fs::exists(trafo::os::path_of(path + "/state.json")))
+    facts["state"] = state_facts(trafo::os::path_of(path + "/state.json"));
   return facts;
 }
 
@@ -308,12 +310,12 @@ Json run_facts(const std::string& path, bool tensors) {
              {"checkpoints", checkpoints_of(path)},
              {"pointers", Json::object()},
              {"settings", Json::object()}};
-  for (const auto& entry : fs::directory_iterator(path)) {
+  for (const auto& entry : fs::directory_iterator(trafo::os::path_of(path))) {
     const std::string name = entry.path().filename().string();
     if (name == "latest" || name.starts_with("best-"))
       facts["pointers"][name] = first_line(entry.path());
   }
-  if (fs::exists(path + "/config.yml")) {
+  if (fs::exists(trafo::os::path_of(path + "/config.yml"))) {
     const Settings settings = Settings::from_yaml(path + "/config.yml");
     for (const Setting setting : {Setting::task, Setting::learn_rate, Setting::lr_decay,
                                   Setting::mini_batch_words, Setting::seed})
@@ -323,8 +325,8 @@ Json run_facts(const std::string& path, bool tensors) {
   const std::string vocabulary = vocabulary_in(path);
   if (!vocabulary.empty()) facts["vocabulary"] = vocabulary_facts(vocabulary);
   if (!facts["checkpoints"].empty())
-    facts["checkpoint"] =
-        checkpoint_facts(fs::path(usual_model(path)).parent_path().string(), vocabulary, tensors);
+    facts["checkpoint"] = checkpoint_facts(
+        trafo::os::path_of(usual_model(path)).parent_path().string(), vocabulary, tensors);
   return facts;
 }
 
@@ -355,10 +357,11 @@ struct Kind {
 };
 
 Kind examine(const std::string& path, bool tensors) {
-  if (!fs::exists(path)) usage_error(path + ": no such file or directory");
-  if (fs::is_directory(path)) {
-    if (fs::exists(path + "/ckpt")) return {"run", run_facts(path, tensors), show_run};
-    if (fs::exists(path + "/" + kModelFile))
+  if (!fs::exists(trafo::os::path_of(path))) usage_error(path + ": no such file or directory");
+  if (fs::is_directory(trafo::os::path_of(path))) {
+    if (fs::exists(trafo::os::path_of(path + "/ckpt")))
+      return {"run", run_facts(path, tensors), show_run};
+    if (fs::exists(trafo::os::path_of(path + "/" + kModelFile)))
       return {"checkpoint", checkpoint_facts(path, "", tensors), show_checkpoint};
     usage_error(path + ": is neither a run directory nor a checkpoint");
   }

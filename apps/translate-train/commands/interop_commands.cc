@@ -7,6 +7,7 @@
 
 #include "commands/command_flags.h"
 #include "commands/commands.h"
+#include "engine/os/names.h"
 #include "run_dir/model_card.h"
 #include "run_dir/run_files.h"
 #include "settings/generated/choices.h"
@@ -86,7 +87,7 @@ int export_to(const ExportArguments& arguments) {
   check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
                            arguments.output.data(), arguments.output.size(), nullptr, &difference));
   // After an error the export stays: it is whole and was checked.
-  write_file((fs::path(arguments.output) / "README.md").string(), card);
+  write_file((trafo::os::path_of(arguments.output) / "README.md").string(), card);
   reporter.info(fmt::format(
       "{}: {}, read back and checked, logits differ by at most {:.1e} from the model's in {:.1f} s",
       arguments.output, format.name, difference, phase.seconds()));
@@ -99,7 +100,8 @@ struct ImportArguments {
 };
 
 int import_from(const ImportArguments& arguments) {
-  if (!fs::is_directory(arguments.from)) usage_error(arguments.from + ": no such directory");
+  if (!fs::is_directory(trafo::os::path_of(arguments.from)))
+    usage_error(arguments.from + ": no such directory");
   require_no_model_in(arguments.output);
   Reporter reporter({.quiet = arguments.quiet});
   const auto context =

@@ -5,6 +5,7 @@
 #include "commands/command_flags.h"
 #include "commands/commands.h"
 #include "engine/io/atomic_file.h"
+#include "engine/os/names.h"
 #include "run_dir/run_files.h"
 #include "text/text_io.h"
 
@@ -92,7 +93,7 @@ void print_page(std::string page) {
 
 // Every page, as DIRECTORY/NAME.1.
 void write_pages(const CLI::App& program, const std::string& directory) {
-  trafo::MadeDirectory output(directory);
+  trafo::MadeDirectory output(trafo::os::path_of(directory));
   write_file(output.file(fmt::format("{}.1", kProgram)).string(), page_of_program(program));
   for (const CLI::App* command : commands_of(program))
     write_file(output.file(fmt::format("{}-{}.1", kProgram, command->get_name())).string(),

@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/device.h"
 #include "engine/io/atomic_file.h"
+#include "engine/os/names.h"
 #include "run_dir/run_files.h"
 #include "run_dir/run_origin.h"
 #include "settings/setting_types.h"
@@ -119,7 +120,7 @@ Tokenizer reading_texts(Tokenizer tokenizer, bool parse_special, const std::stri
 
 ModelPaths find_model(const ModelArguments& arguments) {
   ModelPaths paths;
-  const fs::path given = arguments.model;
+  const fs::path given = trafo::os::path_of(arguments.model);
   if (!fs::exists(given)) usage_error(arguments.model + ": no such file or directory");
   if (!fs::is_directory(given)) {
     if (!arguments.checkpoint.empty())
@@ -214,20 +215,21 @@ std::string matrix_of_factor(std::string_view parameter) {
 }
 
 void require_no_model_in(const std::string& folder) {
-  for (const std::string& path : {(fs::path(folder) / kModelFile).string(), vocabulary_in(folder)})
-    if (fs::exists(path)) usage_error(path + ": exists already");
+  for (const std::string& path :
+       {(trafo::os::path_of(folder) / kModelFile).string(), vocabulary_in(folder)})
+    if (fs::exists(trafo::os::path_of(path))) usage_error(path + ": exists already");
 }
 
 void write_own_vocabulary(const std::string& run, const trafo_tokenizer* tokenizer) {
-  const fs::path before = vocabulary_in(run), name = vocabulary_name(tokenizer);
+  const fs::path before = trafo::os::path_of(vocabulary_in(run)), name = vocabulary_name(tokenizer);
   if (!before.empty() && before.filename() != name) fs::remove(before);
-  const std::string path = (fs::path(run) / name).string();
+  const std::string path = (trafo::os::path_of(run) / name).string();
   check(trafo_tokenizer_save(tokenizer, path.data(), path.size()));
 }
 
 std::string write_model_folder(const std::string& folder, const trafo_model* model,
                                const trafo_tokenizer* tokenizer) {
-  trafo::MadeDirectory output(folder);
+  trafo::MadeDirectory output(trafo::os::path_of(folder));
   if (tokenizer != nullptr) {
     const std::string vocabulary = output.file(vocabulary_name(tokenizer)).string();
     check(trafo_tokenizer_save(tokenizer, vocabulary.data(), vocabulary.size()));

@@ -9,6 +9,7 @@
 
 #include "commands/cli_error.h"
 #include "engine/os/memory.h"
+#include "engine/os/names.h"
 
 namespace translate_train {
 namespace {
@@ -70,7 +71,8 @@ bool passes(const Side& source, const Side& target, double score, const PairLimi
 
 SeenTexts::SeenTexts(const std::string& path, int64_t count)
     : size_(std::bit_ceil(static_cast<size_t>(std::max<int64_t>(count, 512)) * 3 / 2)) {
-  void* const mapped = trafo::os::map_nameless_file(path + ".seen-", size_ * sizeof(uint64_t));
+  void* const mapped =
+      trafo::os::map_nameless_file(trafo::os::path_of(path + ".seen-"), size_ * sizeof(uint64_t));
   if (mapped == nullptr)
     throw CliError(kFailed, path + ": no room to find duplicates: " + std::strerror(errno));
   table_ = static_cast<uint64_t*>(mapped);

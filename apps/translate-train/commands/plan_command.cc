@@ -8,6 +8,7 @@
 
 #include "commands/commands.h"
 #include "commands/device.h"
+#include "engine/os/names.h"
 #include "report/reporter.h"
 #include "settings/setting_flags.h"
 #include "settings/setting_types.h"
@@ -106,7 +107,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   std::optional<trafo_model_config> teacher;
   if (settings.has(Setting::teacher)) {
     const std::string& given = settings.program.teacher;
-    if (!std::filesystem::exists(given))
+    if (!std::filesystem::exists(trafo::os::path_of(given)))
       settings.refuse(Setting::teacher, given + ": no such file or directory");
     ModelArguments model;
     model.model = model.vocabulary = given;  // no vocabulary is needed

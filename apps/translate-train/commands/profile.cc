@@ -79,9 +79,9 @@ ProfileRequest profile_request(const std::string& path, const std::string& updat
   }
   // Now, and not when the updates have been run.
   std::error_code ignored;
-  const fs::path parent = fs::path(path).parent_path();
+  const fs::path parent = trafo::os::path_of(path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
-  if (fs::is_directory(path, ignored))
+  if (fs::is_directory(trafo::os::path_of(path), ignored))
     usage_error(fmt::format("--profile: {} is a directory, a file is wanted", path));
   if (!trafo::os::can_make_files_in(folder))
     usage_error(fmt::format("--profile: {} cannot be written: {}", path, std::strerror(errno)));

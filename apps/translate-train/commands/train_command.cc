@@ -141,7 +141,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   Settings all;
   check_run_files(run);
   const std::string saved = run + "/config.yml";
-  if (!checkpoints_of(run).empty() && fs::exists(saved)) {
+  if (!checkpoints_of(run).empty() && fs::exists(trafo::os::path_of(saved))) {
     all = Settings::from_yaml(saved);
     check_continued(all, given, run);
     // A run directory may be a stranger's. Where it is written to, apart from itself, is said anew.
@@ -172,7 +172,9 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
 }
 
 std::string absolute_path(const std::string& path) {
-  return path == "-" || path.empty() ? path : fs::absolute(path).lexically_normal().string();
+  return path == "-" || path.empty()
+             ? path
+             : fs::absolute(trafo::os::path_of(path)).lexically_normal().string();
 }
 
 void make_absolute(Settings& settings) {
@@ -292,7 +294,7 @@ Tokenizer with_chat_template(Tokenizer tokenizer, const Settings& settings) {
   const std::string& given = settings.program.chat_template;
   std::string source = given;
   if (given != "chatml") {
-    std::ifstream in(fs::path(given), std::ios::binary);
+    std::ifstream in(trafo::os::path_of(given), std::ios::binary);
     source.assign(std::istreambuf_iterator<char>(in), {});
     if (!in.good() && !in.eof())
       settings.refuse(Setting::chat_template, given + " cannot be read (chatml is built in)");
@@ -395,7 +397,7 @@ std::optional<ModelPaths> find_frozen(const Settings& settings, const std::strin
   if (!setting) return std::nullopt;
   ModelArguments arguments;
   arguments.model = text_of(*setting, settings);
-  if (!fs::exists(arguments.model))
+  if (!fs::exists(trafo::os::path_of(arguments.model)))
     settings.refuse(*setting, arguments.model + ": no such file or directory");
   if (continuing)
     arguments.vocabulary = vocabulary_in(run);
@@ -479,7 +481,9 @@ int dump_config(Settings settings, const std::string& run, const Pretrained* pre
 // RUN/config.yml. That of a resumed run stays if it says the same, with what a user has added.
 void write_config(const Settings& settings, const std::string& run, bool continuing, bool owned) {
   const std::string path = run + "/config.yml", text = settings.to_yaml();
-  if (continuing && fs::exists(path) && Settings::from_yaml(path).to_yaml() == text) return;
+  if (continuing && fs::exists(trafo::os::path_of(path)) &&
+      Settings::from_yaml(path).to_yaml() == text)
+    return;
   write_file(path, config_with_checksums(text, run, owned));
 }
 

@@ -11,6 +11,7 @@
 
 #include "commands/cli_error.h"
 #include "engine/os/file.h"
+#include "engine/os/names.h"
 #include "run_dir/run_files.h"
 #include "settings/setting_types.h"
 #include "settings/yaml_file.h"
@@ -211,9 +212,13 @@ RunLog read_run(const std::string& path, std::vector<std::string>& warnings) {
   if (!in) throw CliError(kFailed, metrics + ": cannot be read");
 
   RunLog log;
-  fs::path name = fs::path(path).lexically_normal();
+  fs::path name = trafo::os::path_of(path).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
-  log.name = name == "." ? fs::absolute(path).lexically_normal().parent_path().filename().string()
+  log.name = name == "." ? fs::absolute(trafo::os::path_of(path))
+                               .lexically_normal()
+                               .parent_path()
+                               .filename()
+                               .string()
                          : name.filename().string();
   LogReader reader(log);
   std::string line;
@@ -230,7 +235,7 @@ RunLog read_run(const std::string& path, std::vector<std::string>& warnings) {
     warnings.push_back(
         fmt::format("{}:{} is no record, and {} more; left out", metrics, first_bad, bad - 1));
   if (log.last_time == 0) log.last_time = static_cast<double>(status.modified_seconds);
-  if (fs::exists(path + "/config.yml"))
+  if (fs::exists(trafo::os::path_of(path + "/config.yml")))
     read_settings(path + "/config.yml", log, warnings);
   else
     warnings.push_back(path + "/config.yml is missing; the configuration is left out");

@@ -10,6 +10,7 @@
 
 #include "commands/cli_error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/os/names.h"
 #include "engine/os/process.h"
 
 namespace translate_train {
@@ -125,12 +126,12 @@ uint32_t masked_crc32c(std::string_view bytes) {
 }
 
 TensorBoardWriter::TensorBoardWriter(const std::string& directory, double time) try {
-  trafo::MadeDirectory folder(directory);
-  path_ =
-      folder
-          .file(fmt::format("{}{:010}.trafo.{}", kPrefix,
-                            time_after_existing_files(directory, time), trafo::os::process_id()))
-          .string();
+  trafo::MadeDirectory folder(trafo::os::path_of(directory));
+  path_ = folder
+              .file(fmt::format("{}{:010}.trafo.{}", kPrefix,
+                                time_after_existing_files(trafo::os::path_of(directory), time),
+                                trafo::os::process_id()))
+              .string();
   out_ = OutputFile(path_, OutputFile::Mode::create);
   record(new_event(0, time).bytes(event::kFileVersion, "brain.Event:2").encoded());
   if (failed_) throw CliError(kFailed, path_ + ": cannot be written");

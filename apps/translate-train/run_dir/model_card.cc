@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "engine/os/names.h"
 #include "report/report_data.h"
 #include "report/report_text.h"
 #include "report/reporter.h"
@@ -26,7 +27,8 @@ struct CheckpointOfRun {
 };
 
 std::optional<CheckpointOfRun> run_of(const std::string& model_path) {
-  const fs::path checkpoint = fs::absolute(model_path).lexically_normal().parent_path();
+  const fs::path checkpoint =
+      fs::absolute(trafo::os::path_of(model_path)).lexically_normal().parent_path();
   const fs::path run = checkpoint.parent_path().parent_path();
   if (checkpoint.parent_path().filename() != "ckpt" || !fs::exists(run / "metrics.jsonl"))
     return std::nullopt;

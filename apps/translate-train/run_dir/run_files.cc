@@ -71,7 +71,7 @@ namespace {
 
 void refuse_special_file(const std::string& path) {
   std::error_code none;
-  const fs::file_status status = fs::status(path, none);
+  const fs::file_status status = fs::status(os::path_of(path), none);
   if (fs::exists(status) && !fs::is_regular_file(status))
     usage_error(path + ": is no regular file");
 }
@@ -80,15 +80,15 @@ void refuse_special_file(const std::string& path) {
 
 void check_run_files(const std::string& run) {
   for (const char* name : {"config.yml", "metrics.jsonl", "train.log", "latest"})
-    refuse_special_file((fs::path(run) / name).string());
+    refuse_special_file((os::path_of(run) / name).string());
   if (const std::string vocabulary = vocabulary_in(run); !vocabulary.empty())
     refuse_special_file(vocabulary);
   for (const MetricSpec& metric : metric_specs())
-    refuse_special_file((fs::path(run) / "best-").string() + metric.name);
+    refuse_special_file((os::path_of(run) / "best-").string() + metric.name);
 }
 
 void check_run_directory(const std::string& run) {
-  fs::path nearest = fs::absolute(run).lexically_normal();
+  fs::path nearest = fs::absolute(os::path_of(run)).lexically_normal();
   if (!nearest.has_filename()) nearest = nearest.parent_path();  // RUN/
   std::error_code ignored;
   while (!fs::exists(nearest, ignored) && nearest.has_relative_path())
@@ -108,7 +108,7 @@ void check_run_directory(const std::string& run) {
 
 std::ifstream open_run_file(const std::string& path) {
   refuse_special_file(path);
-  return std::ifstream(fs::path(path), std::ios::binary);
+  return std::ifstream(os::path_of(path), std::ios::binary);
 }
 
 OutputFile::OutputFile(const std::string& path, Mode mode) {
@@ -147,7 +147,7 @@ void make_own_folder(const std::string& path) {
 
 bool replace_file(const std::string& path, std::string_view text) {
   try {
-    trafo::write_file_atomically(path, text);
+    trafo::write_file_atomically(os::path_of(path), text);
     return true;
   } catch (const trafo::Error&) {
     return false;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "commands/cli_error.h"
+#include "engine/os/names.h"
 #include "report/tfevents.h"
 #include "run_dir/run_files.h"
 
@@ -57,9 +58,10 @@ std::optional<std::string> marked_vocabulary(const std::string& run) {
 std::string config_with_checksums(const std::string& settings, const std::string& run,
                                   bool owns_vocabulary) {
   const std::string vocabulary = vocabulary_in(run);
-  return fmt::format(
-      "{}{}, {} {}\n{}", kMark, checksum(settings), fs::path(vocabulary).filename().string(),
-      owns_vocabulary ? checksum(content_of(vocabulary)) : std::string(kNone), settings);
+  return fmt::format("{}{}, {} {}\n{}", kMark, checksum(settings),
+                     trafo::os::path_of(vocabulary).filename().string(),
+                     owns_vocabulary ? checksum(content_of(vocabulary)) : std::string(kNone),
+                     settings);
 }
 
 bool owns_vocabulary(const std::string& run) {
@@ -69,7 +71,7 @@ bool owns_vocabulary(const std::string& run) {
 
 void refuse_to_overwrite(const std::string& run) {
   const std::string config = run + "/config.yml", metrics = run + "/metrics.jsonl";
-  if (fs::exists(config) && !marked_vocabulary(run))
+  if (fs::exists(trafo::os::path_of(config)) && !marked_vocabulary(run))
     refuse(config, " (--config reads settings from any file)");
   // Lines may be cut off where a process was killed.
   std::ifstream in = open_run_file(metrics);

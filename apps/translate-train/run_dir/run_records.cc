@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "engine/os/names.h"
 #include "run_dir/run_files.h"
 #include "settings/setting_types.h"
 #include "text/markdown_text.h"
@@ -51,7 +52,7 @@ const char* stop_name(int32_t stop) {
 // The lines of `path` that `samples` name; empty if the file does not have them all.
 std::vector<std::string> lines_at(const std::string& path, const std::vector<SamplePair>& samples) {
   std::vector<std::string> found;
-  std::ifstream in(std::filesystem::path(path), std::ios::binary);
+  std::ifstream in(trafo::os::path_of(path), std::ios::binary);
   std::string line;
   for (int64_t number = 0; found.size() < samples.size() && std::getline(in, line); ++number)
     if (samples[found.size()].line == number) found.push_back(shortened(line));

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/os/names.h"
+
 namespace translate_train {
 
 YAML::Node load_yaml(const std::string& path) {
-  std::ifstream in(std::filesystem::path(path), std::ios::binary);
+  std::ifstream in(trafo::os::path_of(path), std::ios::binary);
   if (!in) throw YAML::BadFile(path);
   std::string text(kLargestYaml + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -20,6 +20,7 @@
 
 #include "engine/backend/cpu/scratch.h"
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/core/numeric/portable_math.h"
 #include "engine/ops/attention/attention_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -156,7 +157,7 @@ RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor,
     sum = hn::Add(sum, e);
     hn::StoreU(e, d, row + j);
   }
-  shrink = state.sum > 0 ? std::exp(state.maximum - new_maximum) : T{1};
+  shrink = state.sum > 0 ? exp_of(state.maximum - new_maximum) : T{1};
   return {new_maximum, state.sum * shrink + reduce_sum(d, sum)};
 }
 
@@ -306,7 +307,7 @@ void forward_item(const AttentionForwardParams& p, const Item& item, bool one_qu
         map(gathered + i * padded_width, row, width,
             [&](auto, auto x) { return hn::Mul(x, normalise); });
       }
-      if (lse) lse[(q0 + i) * p.heads] = empty ? T{0} : state[i].maximum + std::log(state[i].sum);
+      if (lse) lse[(q0 + i) * p.heads] = empty ? T{0} : state[i].maximum + log_of(state[i].sum);
     }
   }
 }

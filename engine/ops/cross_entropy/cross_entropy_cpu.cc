@@ -14,6 +14,7 @@
 
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/core/numeric/fp8.h"
+#include "engine/core/numeric/portable_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -46,7 +47,7 @@ RowSums row_sums(const T* x, int64_t classes, bool want_mean) {
     const int64_t count = std::min(kPiece, classes - begin);
     const T piece_maximum = max(x + begin, count);
     if (piece_maximum > maximum) {
-      sum_exp *= std::exp(static_cast<double>(maximum) - static_cast<double>(piece_maximum));
+      sum_exp *= portable_exp(static_cast<double>(maximum) - static_cast<double>(piece_maximum));
       maximum = piece_maximum;
     }
     const hn::ScalableTag<T> d;
@@ -61,7 +62,7 @@ RowSums row_sums(const T* x, int64_t classes, bool want_mean) {
     sum_exp += static_cast<double>(piece);
     if (want_mean) total += static_cast<double>(sum(x + begin, count));
   }
-  const double log_sum = std::log(sum_exp), base = static_cast<double>(maximum);
+  const double log_sum = portable_log(sum_exp), base = static_cast<double>(maximum);
   const auto width = static_cast<double>(classes);
   // In float64 the log-sum would lose digits beside logits of any size.
   if (std::is_same_v<T, float> && std::abs(base) < kLargeLogit)

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/core/numeric/portable_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -69,7 +70,7 @@ LogSoftmax<T> log_softmax(const T* x, int64_t classes, T top, T inverse) {
   LogSoftmax<T> result{top, inverse, 0};
   const double sum =
       row_sum(x, x, classes, [&](auto d, auto v, auto) { return exp(d, result(d, v)); });
-  result.log_sum = static_cast<T>(std::log(sum));
+  result.log_sum = static_cast<T>(portable_log(sum));
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/core/numeric/portable_math.h"
 #include "engine/ops/top_k/top_k.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -121,7 +122,7 @@ void top_k_row(const TopKParams& p, int64_t row, RowScratch<T>& scratch) {
   T* values = static_cast<T*>(p.log_probabilities) + row * p.k;
   int32_t* ids = p.ids + row * p.k;
   const T high = block_maxima(x, p.classes, scratch.maxima.data());
-  const T log_total = std::log(sum_exp(x, p.classes, high));
+  const T log_total = log_of(sum_exp(x, p.classes, high));
   if (!std::isfinite(log_total)) {
     for (int64_t i = 0, id = 0; i < p.k; ++id) {
       if (is_banned(p, id)) continue;

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 
 #include "commands/commands.h"
 #include "commands/compression/distill_files.h"
 #include "commands/pair_filter.h"
+#include "engine/os/names.h"
 #include "launch/signals.h"
 #include "settings/setting_flags.h"
 #include "settings/setting_types.h"
@@ -21,7 +21,6 @@
 namespace translate_train {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 struct DistillArguments {
@@ -88,7 +87,7 @@ std::vector<TextSum> sums_of(const std::vector<std::string>& paths) {
 }
 
 Json sum_of_file(const std::string& path) {
-  std::ifstream in(fs::path(path), std::ios::binary);
+  std::ifstream in(trafo::os::path_of(path), std::ios::binary);
   std::vector<char> buffer(size_t{1} << 20);
   uLong crc = crc32(0, nullptr, 0);
   int64_t bytes = 0;

@@ -6,6 +6,7 @@
 
 #include "commands/commands.h"
 #include "commands/compression/model_quality.h"
+#include "engine/os/names.h"
 #include "settings/train_config.h"
 #include "text/text_io.h"
 
@@ -101,7 +102,8 @@ int factorize(const FactorizeArguments& arguments) {
       "{}: {} matrices are two factors, {:.2f} million parameters, before {:.2f}; {:.2f} MB ({}: "
       "{:.2f} MB), with its vocabulary; {:.1f} s",
       to, outer.size(), million_parameters(model.get()), million_parameters(loaded.model.get()),
-      megabytes(fs::file_size(to)), from, megabytes(fs::file_size(from)), phase.seconds()));
+      megabytes(fs::file_size(trafo::os::path_of(to))), from,
+      megabytes(fs::file_size(trafo::os::path_of(from))), phase.seconds()));
   return kDone;
 }
 

@@ -5,6 +5,7 @@
 
 #include "commands/commands.h"
 #include "commands/compression/model_quality.h"
+#include "engine/os/names.h"
 #include "text/text_io.h"
 
 namespace translate_train {
@@ -114,8 +115,8 @@ int quantize(QuantizeArguments arguments) {
   }
   reporter.info(fmt::format(
       "{}: int{} weights in {} matrices, {:.2f} MB ({}: {:.2f} MB), with its vocabulary", to,
-      arguments.bits, coded.size(), megabytes(fs::file_size(to)), from,
-      megabytes(fs::file_size(from))));
+      arguments.bits, coded.size(), megabytes(fs::file_size(trafo::os::path_of(to))), from,
+      megabytes(fs::file_size(trafo::os::path_of(from)))));
   return kDone;
 }
 

@@ -94,7 +94,8 @@ impl Sources {
 fn link_from(directory: &Path) {
     let has = |name: &str| directory.join(name).exists();
     let archive = has("libtrafo.a");
-    let library = has("libtrafo.so") || has("libtrafo.dylib");
+    // Of Windows: the import library of trafo.dll.
+    let library = ["libtrafo.so", "libtrafo.dylib", "libtrafo.dll.a"].into_iter().any(has);
     let wanted = env::var("TRAFO_LINK").unwrap_or_default();
     let shared = match wanted.as_str() {
         "" => !archive,
@@ -112,8 +113,8 @@ fn link_from(directory: &Path) {
     } else {
         let missing = match wanted.as_str() {
             "static" => "no libtrafo.a",
-            "shared" => "no libtrafo.so",
-            _ => "neither libtrafo.a nor libtrafo.so",
+            "shared" => "no libtrafo.so (on Windows, libtrafo.dll.a)",
+            _ => "neither libtrafo.a nor libtrafo.so (on Windows, libtrafo.dll.a)",
         };
         fail(&format!(
             "TRAFO_LIB_DIR is {}, which has {missing} (of the Debian packages, trafo-dev has both)",
@@ -158,7 +159,8 @@ fn link_static(directory: &Path, system_libraries: bool) {
         }
     }
     link_cxx_runtime();
-    for name in ["pthread", "dl", "m"] {
+    let windows = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "windows");
+    for name in ["pthread", if windows { "bcrypt" } else { "dl" }, "m"] {
         println!("cargo:rustc-link-lib=dylib={name}");
     }
 }

@@ -1,0 +1,16 @@
+# Programs that tests/tools/windows.sh runs under Wine: the tests of ops, and interrupt.exe for wine_test.py. tests/os is built alone.
+set(GOOGLE_TEST /usr/src/googletest/googletest CACHE PATH "Sources of Google Test (Debian: googletest)")
+add_library(google_test STATIC ${GOOGLE_TEST}/src/gtest-all.cc ${GOOGLE_TEST}/src/gtest_main.cc)
+target_include_directories(google_test PRIVATE ${GOOGLE_TEST})
+target_include_directories(google_test SYSTEM PUBLIC ${GOOGLE_TEST}/include)
+file(GLOB op_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ops/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/core/portable_math_test.cc)
+add_executable(op_tests EXCLUDE_FROM_ALL ${op_sources})
+set_target_properties(op_tests PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")  # as in other builds
+target_link_libraries(op_tests PRIVATE trafo_engine google_test)
+target_link_options(op_tests PRIVATE -static)
+target_compile_definitions(op_tests PRIVATE TRAFO_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs")
+trafo_precompile_headers(op_tests <gtest/gtest.h> engine/runtime/context.h tests/ops/op_cases.h)
+trafo_unity_build(op_tests)
+add_executable(interrupt windows/interrupt.c)
+target_link_options(interrupt PRIVATE -municode -static)
+set_target_properties(interrupt PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
