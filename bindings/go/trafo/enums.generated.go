@@ -653,6 +653,9 @@ const (
 	HFMBart ExportFormat = C.TRAFO_EXPORT_HF_MBART
 	// BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE.
 	HFBart ExportFormat = C.TRAFO_EXPORT_HF_BART
+	// T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with
+	// relative_buckets and RMS norm.
+	HFT5 ExportFormat = C.TRAFO_EXPORT_HF_T5
 )
 
 var wordsOfExportFormat = words[ExportFormat]{
@@ -667,6 +670,7 @@ var wordsOfExportFormat = words[ExportFormat]{
 	{HFM2M100, []string{"hf-m2m100", "hf_m2m100"}},
 	{HFMBart, []string{"hf-mbart", "hf_mbart"}},
 	{HFBart, []string{"hf-bart", "hf_bart"}},
+	{HFT5, []string{"hf-t5", "hf_t5"}},
 }
 
 // String gives the name; "unknown" of other numbers.
