@@ -26,9 +26,9 @@ void check_tied_layers(const char* field, const std::vector<int64_t>& tied, int6
 
 // The options of T5.
 void check_relative(const ModelConfig& c, const ArchitectureInfo& info) {
-  require_argument(!c.separate_output || (info.has_encoder && c.tied_embeddings),
+  require_argument(!c.separate_output || (c.relative_buckets > 0 && c.tied_embeddings),
                    kModelConfigOrigin, "separate_output",
-                   " is for an encoder-decoder with tied_embeddings");
+                   " goes with relative_buckets and tied_embeddings");
   if (c.relative_buckets == 0) return;
   require_argument(info.has_encoder && !c.fairseq_positions && !c.learned_positions,
                    kModelConfigOrigin, "relative_buckets",

@@ -1,7 +1,5 @@
 // Directories of T5, T5 1.1, mT5 and ByT5: relative position biases, output matrices, vocabularies,
 // refusals.
-#include <cmath>
-
 #include "engine/nn/relative_positions.h"
 #include "engine/text/tokenizer/byte/byte_tokenizer.h"
 #include "tests/interop/import_support.h"
@@ -13,29 +11,15 @@ using namespace testing;
 
 constexpr const char* kT5Text = "der Hund sieht einen Baum.";
 
-ModelConfig t5_of(ModelConfig config) {
-  config.norm = Norm::rms;
-  config.biases = config.output_bias = false;
-  config.embedding_scale = config.attention_scale = 1;
-  config.relative_buckets = 8;
-  config.relative_distance = 6;
-  config.logits_divisor = std::sqrt(static_cast<double>(config.width));
+ModelConfig t5_config() {
+  ModelConfig config = t5_of(config_of(Architecture::encoder_decoder, true));
   config.attention_dropout = config.ffn_dropout = config.dropout;  // T5 has one for all
   return config;
 }
 
-ModelConfig t5_config() {
-  return t5_of(config_of(Architecture::encoder_decoder, true));
-}
-
-// T5 1.1 and mT5: a gated feed-forward, heads of their own width, an output matrix.
 ModelConfig gated_t5_config() {
-  ModelConfig config = t5_config();
-  config.ffn = FeedForward::geglu;
-  config.activation = Activation::gelu;
-  config.head_width = config.width;
-  config.logits_divisor = 1;
-  config.separate_output = true;
+  ModelConfig config = gated_t5_of(config_of(Architecture::encoder_decoder, true));
+  config.attention_dropout = config.ffn_dropout = config.dropout;
   return config;
 }
 

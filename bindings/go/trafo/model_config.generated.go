@@ -143,8 +143,8 @@ type ModelConfig struct {
 	// Distance in tokens from which on all keys have the last bucket, with RelativeBuckets; above half of them.
 	// Default 128.
 	RelativeDistance int `json:"relative_distance,omitzero"`
-	// Whether an encoder-decoder with TiedEmbeddings has an output matrix that is not the embedding of source
-	// and target, as T5 1.1 and mT5 have. Default false.
+	// Whether a model with RelativeBuckets and TiedEmbeddings has an output matrix that is not the embedding of
+	// source and target, as T5 1.1 and mT5 have. Default false.
 	SeparateOutput bool `json:"separate_output,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's

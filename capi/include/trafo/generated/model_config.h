@@ -146,8 +146,8 @@ typedef struct trafo_model_config {
   /* 1: the output of each block has a norm, before the residual connection adds it, in addition to the norm of its input
    * (Gemma), in a model with RMS norm and pre_norm. Default 0. */
   int32_t sandwich_norm;
-  /* 1: an encoder-decoder with tied_embeddings has an output matrix that is not the embedding of source and target, as T5 1.1
-   * and mT5 have. Default 0. */
+  /* 1: a model with relative_buckets and tied_embeddings has an output matrix that is not the embedding of source and target,
+   * as T5 1.1 and mT5 have. Default 0. */
   int32_t separate_output;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */

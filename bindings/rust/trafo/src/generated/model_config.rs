@@ -314,8 +314,8 @@ model_config! {
     /// Distance in tokens from which on all keys have the last bucket, with `relative_buckets`; above half of them.
     /// Default 128.
     relative_distance: usize = to_count, from_i64;
-    /// Whether an encoder-decoder with `tied_embeddings` has an output matrix that is not the embedding of source and
-    /// target, as T5 1.1 and mT5 have. Default false.
+    /// Whether a model with `relative_buckets` and `tied_embeddings` has an output matrix that is not the embedding of
+    /// source and target, as T5 1.1 and mT5 have. Default false.
     separate_output: bool = i32::from, from_flag;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
