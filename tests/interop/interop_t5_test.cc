@@ -1,5 +1,6 @@
 // Directories of T5, T5 1.1, mT5 and ByT5: relative position biases, output matrices, vocabularies,
 // refusals.
+#include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/nn/relative_positions.h"
 #include "engine/text/tokenizer/byte/byte_tokenizer.h"
 #include "tests/interop/import_support.h"

@@ -170,6 +170,25 @@ Tokenizer read_spm(const fs::path& directory, const SpecialIds& ids, int64_t sto
   return load_sentencepiece(serialize_spm(model, std::move(subwords), ids, label), label);
 }
 
+bool has_user_symbols(const Tokenizer& tokenizer) {
+  const SpmModel model = parse_spm(tokenizer.serialized());
+  return std::any_of(
+      model.subwords.begin(), model.subwords.end(),
+      [](const ScoredSubword& subword) { return subword.type == SubwordType::user_defined; });
+}
+
+// With the notes on a SentencePiece model that was read.
+ReadTokenizer with_notes(Tokenizer tokenizer, std::string note) {
+  if (has_user_symbols(tokenizer))
+    note.append(note.empty() ? "" : "; ")
+        .append(
+            "the vocabulary has user-defined symbols, such as the languages of MADLAD-400: in "
+            "front "
+            "of one that begins a text or follows a space, SentencePiece gives a space as a token, "
+            "which transformers does not");
+  return {std::move(tokenizer), std::move(note)};
+}
+
 ReadTokenizer read_byte_tokenizer(const ConfigReader& json, const SpecialIds& ids, int64_t stored) {
   const Tokenizer bytes = byte_vocabulary(ids.bos == ByteTokenizer::kPad);
   const SpecialTokens& special = bytes.special_tokens();
@@ -206,12 +225,14 @@ ReadTokenizer read_t5_tokenizer(const fs::path& directory, const ConfigReader& j
   if (has_byte_class(directory)) return read_byte_tokenizer(json, ids, stored);
   if (!fs::exists(directory / "tokenizer.json", ignored) &&
       fs::exists(directory / kSpmFile, ignored)) {
-    ReadTokenizer read{read_spm(directory, ids, stored), {}};
-    read.note = spare_rows_note(stored, read.tokenizer->vocab_size());
-    return read;
+    Tokenizer tokenizer = read_spm(directory, ids, stored);
+    std::string note = spare_rows_note(stored, tokenizer.vocab_size());
+    return with_notes(std::move(tokenizer), std::move(note));
   }
   ReadTokenizer read = read_tokenizer_of(directory, json, stored, ids);
-  if (!read.tokenizer || read.tokenizer->as_sentencepiece() != nullptr) return read;
+  if (!read.tokenizer) return read;
+  if (read.tokenizer->as_sentencepiece() != nullptr)
+    return with_notes(*std::move(read.tokenizer), std::move(read.note));
   return {{},
           concat("no tokenizer was imported, the ids are those of the model's own: it is ",
                  read.tokenizer->kind(), ", and texts of T5 have SentencePiece or bytes")};
@@ -232,12 +253,19 @@ void write_t5_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
     options["tokenizer_class"] = kByteClass;
     options["extra_ids"] = 0;
   } else {
-    const std::optional<Json> fast = fast_tokenizer(tokenizer, {.begin = false, .end = true});
-    if (!fast) cannot_express("T5", "a vocabulary with user-defined or unused subwords");
-    options["tokenizer_class"] = "PreTrainedTokenizerFast";
-    options["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
-    write_json(directory / "tokenizer.json", *fast);
     write_file_atomically(directory / kSpmFile, tokenizer.serialized());
+    if (const std::optional<Json> fast = fast_tokenizer(tokenizer, {.begin = false, .end = true})) {
+      options["tokenizer_class"] = "PreTrainedTokenizerFast";
+      options["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
+      write_json(directory / "tokenizer.json", *fast);
+    } else {
+      // T5Tokenizer, which takes them from spiece.model, has these ids whatever it says.
+      if (!has_user_symbols(tokenizer) || pad != 0 || tokenizer.eos_id() != 1 ||
+          tokenizer.unk_id() != 2)
+        cannot_express("T5", "a vocabulary that AutoTokenizer cannot read exactly");
+      options["tokenizer_class"] = "T5Tokenizer";
+      options["extra_ids"] = 0;
+    }
   }
   write_json(directory / "tokenizer_config.json", options);
 }
