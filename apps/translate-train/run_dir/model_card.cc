@@ -133,7 +133,7 @@ bool is_multilingual(const std::string& format) {
 
 bool is_causal(const std::string& format) {
   return format != "hf-marian" && format != "hf-pegasus" && format != "hf-bart" &&
-         !is_multilingual(format);
+         format != "hf-t5" && !is_multilingual(format);
 }
 
 std::string use_section(const ModelCard& card) {
