@@ -60,13 +60,13 @@ func (value *Architecture) UnmarshalText(text []byte) error {
 	return wordsOfArchitecture.unmarshal(value, text)
 }
 
-// Norm: the norm of a decoder-lm.
+// Norm: the norm of a model.
 type Norm int32
 
 const (
 	// Layer norm.
 	NormLayer Norm = C.TRAFO_NORM_LAYER
-	// RMS norm, without biases. A decoder-lm only.
+	// RMS norm, without biases.
 	NormRMS Norm = C.TRAFO_NORM_RMS
 )
 
@@ -188,15 +188,15 @@ func (value *RopeScaling) UnmarshalText(text []byte) error {
 	return wordsOfRopeScaling.unmarshal(value, text)
 }
 
-// FeedForward: the feed-forward blocks of a decoder-lm.
+// FeedForward: the feed-forward blocks of a model.
 type FeedForward int32
 
 const (
 	// Two linear layers with an activation between them.
 	PlainFFN FeedForward = C.TRAFO_FFN_PLAIN
-	// A gated unit with SiLU. A decoder-lm only.
+	// A gated unit with SiLU.
 	SwiGLUFFN FeedForward = C.TRAFO_FFN_SWIGLU
-	// A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+	// A gated unit with the tanh form of GELU, as in Gemma and T5 1.1.
 	GEGLUFFN FeedForward = C.TRAFO_FFN_GEGLU
 )
 

@@ -6,18 +6,18 @@
 #define TRAFO_ENCODER_DECODER 0 /* Encoder and decoder with cross-attention. */
 #define TRAFO_DECODER_LM      1 /* `source <eos> target <eos>` in one causal stream. */
 
-/* The norm of a decoder-lm. */
+/* The norm of a model. */
 #define TRAFO_NORM_LAYER 0 /* Layer norm. */
-#define TRAFO_NORM_RMS   1 /* RMS norm, without biases. A decoder-lm only. */
+#define TRAFO_NORM_RMS   1 /* RMS norm, without biases. */
 
 /* How a model knows the position of a token. */
 #define TRAFO_POSITIONS_STANDARD 0 /* Sinusoidal (encoder-decoder) or learned (decoder-lm). */
 #define TRAFO_POSITIONS_ROTARY   1 /* Rotary position embedding of queries and keys. A decoder-lm only. */
 
-/* The feed-forward blocks of a decoder-lm. */
+/* The feed-forward blocks of a model. */
 #define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
-#define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
-#define TRAFO_FFN_GEGLU  2 /* A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only. */
+#define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. */
+#define TRAFO_FFN_GEGLU  2 /* A gated unit with the tanh form of GELU, as in Gemma and T5 1.1. */
 
 /* The norm of queries and keys of self-attention. */
 #define TRAFO_QK_NORM_NONE              0 /* There is none. */

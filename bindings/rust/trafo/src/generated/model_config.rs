@@ -26,13 +26,13 @@ named! { Architecture:
     EncoderDecoder = "encoder-decoder" | "encoder_decoder",
     DecoderLm = "decoder-lm" | "decoder_lm",
 }
-/// The norm of a decoder-lm.
+/// The norm of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Norm {
     /// Layer norm.
     Layer,
-    /// RMS norm, without biases. A decoder-lm only.
+    /// RMS norm, without biases.
     Rms,
 }
 impl Norm {
@@ -80,15 +80,15 @@ named! { Positions:
     Standard = "standard",
     Rotary = "rotary",
 }
-/// The feed-forward blocks of a decoder-lm.
+/// The feed-forward blocks of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FeedForward {
     /// Two linear layers with an activation between them.
     Plain,
-    /// A gated unit with SiLU. A decoder-lm only.
+    /// A gated unit with SiLU.
     Swiglu,
-    /// A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+    /// A gated unit with the tanh form of GELU, as in Gemma and T5 1.1.
     Geglu,
 }
 impl FeedForward {
