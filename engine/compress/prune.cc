@@ -64,6 +64,12 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
     throw ArgumentError(ErrorCode::unsupported, kPruneOrigin, "decoder_head_share",
                         ": no head is removed from a model with qk_norm whole, whose heads share "
                         "a norm");
+  for (const auto& [share, name] : {std::pair{options.decoder_head_share, "decoder_head_share"},
+                                    {options.encoder_head_share, "encoder_head_share"}})
+    if (share < 1 && config.relative_buckets > 0)
+      throw ArgumentError(ErrorCode::unsupported, kPruneOrigin, name,
+                          ": no head is removed from a model with relative_buckets, whose layers "
+                          "share the biases of their heads");
   check_layers("decoder_layers", options.decoder_layers, config.decoder_layers,
                config.decoder_tied_layers,
                config.no_rope_interval == 0 && config.full_attention_interval == 0);

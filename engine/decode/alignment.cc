@@ -42,7 +42,9 @@ std::vector<Alignment> align(Context& context, const Model& model,
   const int64_t layer =
       options.layer > 0 ? options.layer - 1 : std::max<int64_t>(0, spec.decoder.layers() - 2);
   ops::SoftmaxOptions softmax;
-  softmax.scale = 1 / std::sqrt(static_cast<double>(spec.decoder.attention.head_dim));
+  const AttentionSpec& attention = spec.decoder.attention;
+  softmax.scale = attention.scale > 0 ? attention.scale
+                                      : 1 / std::sqrt(static_cast<double>(attention.head_dim));
 
   const NoGrad no_grad(context);
   std::vector<Alignment> alignments(pairs.size());

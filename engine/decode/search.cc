@@ -162,8 +162,8 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
     const Tensor& weight = parameters.value(id);
     const std::vector<Part>& rows = parameters.parts(id).rows;  // none: of an adapter
     const Role role = rows.empty() ? Role::norm : rows.front().role;
-    const bool table =
-        role == Role::positions || (role == Role::embedding && !model.spec().output.tied);
+    const bool table = role == Role::positions || role == Role::distance_bias ||
+                       (role == Role::embedding && !model.spec().output.tied);
     if (weight.rank() == 2 && !table)
       packed->add(*pool, weight.data<float>(), weight.dim(0), weight.dim(1));
   }

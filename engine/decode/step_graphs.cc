@@ -35,7 +35,8 @@ void StepGraphs::release_graphs() noexcept {
 
 bool StepGraphs::usable(const Context& context, const Model& model) {
   return context.backend().stream_device() != nullptr && context.graphs() &&
-         context.fused_kernels() && model.spec().has_encoder();
+         context.fused_kernels() && model.spec().has_encoder() &&
+         !model.spec().decoder.attention.relative;
 }
 
 Tensor StepGraphs::storage(int64_t slots) {

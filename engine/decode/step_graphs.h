@@ -28,7 +28,8 @@ class StepGraphs {
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // False if steps are launched kernel by kernel: reference ops read values on the host.
+  // False if steps are launched kernel by kernel: reference ops read values on the host, and
+  // relative position biases have a column for each distance in the row.
   static bool usable(const Context& context, const Model& model);
 
   // Storage for the cache of a batch.

@@ -70,10 +70,10 @@ const char* placement_text(NormPlacement placement) {
   return "unknown";
 }
 
-std::string positions_of(PositionTable table, bool rotary) {
+std::string positions_of(PositionTable table, bool rotary, bool relative) {
   switch (table) {
     case PositionTable::none:
-      return rotary ? "rotary" : "none";
+      return relative ? "relative" : rotary ? "rotary" : "none";
     case PositionTable::sinusoidal:
       return rotary ? "sinusoidal+rotary" : "sinusoidal";
     case PositionTable::fairseq:
@@ -92,13 +92,13 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                dropout, depth_scaled_init, residual_scale] = spec;
   const auto& [kind, placement, epsilon] = norm;
   const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary,
-               qk_norm, no_rope_interval, attention_scale, window, full_interval, window_rotary] =
-      attention;
+               qk_norm, no_rope_interval, attention_scale, window, full_interval, window_rotary,
+               relative] = attention;
   const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
   const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude] =
       rotary.value_or(RotaryAngles{});
   const std::string biases = biases_of(qkv_bias, output_bias, ffn_bias);
-  const std::string positions = positions_of(table, rotary.has_value());
+  const std::string positions = positions_of(table, rotary.has_value(), relative.has_value());
   const bool usual_yarn =
       low_turns == kYarnSlow && high_turns == kYarnFast && magnitude == yarn_magnitude(factor);
   const char* scaling = by == RopeScaling::yarn   ? (usual_yarn ? "yarn" : "yarn+constants")
@@ -138,7 +138,7 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                 concat("a window of attention (sliding_window ", window, ")")});
   to.push_back({"rope_local_theta", window_rotary ? decimal_of(window_rotary->theta) : "none",
                 "other rotary positions in layers with a window (rope_local_theta)"});
-  to.push_back({"attention_scale", attention_scale == 0 ? "usual" : decimal_of(attention_scale)});
+  to.push_back({"attention_scale", attention_scale == 0 ? "usual" : factor_text(attention_scale)});
   to.push_back({"residual_scale", factor_text(residual_scale)});
   to.push_back({"activation", enum_name(activation)});
   to.push_back({"norm_epsilon", decimal_of(epsilon)});
@@ -197,7 +197,7 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
                       concat(embedding_norm ? "" : "no ",
                              "norms of embeddings with learned positions (learned_positions)")});
   settings.push_back({"output_bias", output_bias ? "yes" : "no"});
-  settings.push_back({"logits_divisor", factor_text(divisor)});
+  settings.push_back({"logits_divisor", divisor == root ? "sqrt(width)" : factor_text(divisor)});
   if (encoder) add_stack(*encoder, positions, settings);
   return settings;
 }

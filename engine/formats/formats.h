@@ -51,6 +51,10 @@ void write_mbart(const HostModel& host, const Tokenizer& tokenizer,
                  const std::filesystem::path& directory);
 Imported read_mbart(const std::filesystem::path& directory);
 
+void write_t5(const HostModel& host, const Tokenizer& tokenizer,
+              const std::filesystem::path& directory);
+Imported read_t5(const std::filesystem::path& directory);
+
 void write_gpt2(const HostModel& host, const ExportVocabulary& vocabulary,
                 const std::filesystem::path& directory);
 Imported read_gpt2(const std::filesystem::path& directory);
@@ -91,6 +95,7 @@ const Expressible& hf_pegasus_expressible();
 const Expressible& hf_m2m100_expressible();
 const Expressible& hf_mbart_expressible();
 const Expressible& hf_bart_expressible();
+const Expressible& hf_t5_expressible();
 const Expressible& hf_gpt2_expressible();
 const Expressible& hf_llama_expressible();
 const Expressible& hf_compressed_expressible();

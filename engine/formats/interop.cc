@@ -18,6 +18,7 @@
 #include "engine/io/temporary_name.h"
 #include "engine/models/model_io.h"
 #include "engine/os/names.h"
+#include "engine/text/tokenizer/byte/byte_tokenizer.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/marian/marian_tokenizer.h"
 #include "engine/text/tokenizer/wordpiece/wordpiece_tokenizer.h"
@@ -139,6 +140,14 @@ const std::vector<Format>& formats() {
          interop::write_bart(job.host, *job.vocabulary.tokenizer, job.directory);
          return interop::read_bart(job.directory).host;
        }},
+      {ExportFormat::hf_t5,
+       true,
+       {float32},
+       interop::hf_t5_expressible,
+       [](const Job& job) {
+         interop::write_t5(job.host, *job.vocabulary.tokenizer, job.directory);
+         return interop::read_t5(job.directory).host;
+       }},
       {ExportFormat::hf_gpt2,
        false,
        {float32},
@@ -199,7 +208,8 @@ struct DirectoryReader {
 constexpr DirectoryReader kDirectoryReaders[] = {
     {"marian", interop::read_marian},  {"pegasus", interop::read_pegasus},
     {"m2m_100", interop::read_m2m100}, {"mbart", interop::read_mbart},
-    {"bart", interop::read_bart},      {"gpt2", interop::read_gpt2},
+    {"bart", interop::read_bart},      {"t5", interop::read_t5},
+    {"mt5", interop::read_t5},         {"gpt2", interop::read_gpt2},
     {"llama", interop::read_llama},    {"mistral", interop::read_llama},
     {"qwen2", interop::read_llama},    {"qwen3", interop::read_llama},
     {"phi3", interop::read_llama},     {"hunyuan_v1_dense", interop::read_llama},
@@ -235,7 +245,8 @@ constexpr RefusedKind kRefusedKinds[] = {
      "images, embeddings of layers and shared keys (Gemma 3 is imported from its text model, "
      "gemma3_text)"},
     {" cohere2 exaone4 olmo3 ", "the rotary positions of their layers with an attention window"},
-    {" t5 mt5 umt5 ", "relative position biases"},
+    {" umt5 longt5 switch_transformers udop pop2piano ",
+     "T5's other kinds of attention and layers"},
     {" gpt_neox falcon gptj phi cohere ", "blocks with attention and feed-forward in parallel"},
     {" bloom mpt ", "ALiBi positions"}};
 
@@ -295,6 +306,7 @@ Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
       return *std::move(form);
   if (tokenizer.as_sentencepiece() == nullptr &&
       !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind) &&
+      !(format.format == hf_t5 && tokenizer.kind() == ByteTokenizer::kKind) &&
       !(takes_wordpiece && tokenizer.kind() == WordPieceTokenizer::kKind) &&
       !(takes_marian && tokenizer.kind() == MarianTokenizer::kKind))
     interop::cannot_express(enum_name(format.format),

@@ -130,6 +130,34 @@ void marian_stack(Table& t, const std::string& name, Stack stack) {
   t.final_norm(name + ".layer_norm", stack);
 }
 
+void t5_attention(Table& t, const std::string& layer, const char* module, const Place& place) {
+  const std::string name = concat(layer, ".", module);
+  t.linear(name + ".q", place, {Role::query});
+  t.linear(name + ".k", place, {Role::key});
+  t.linear(name + ".v", place, {Role::value});
+  t.linear(name + ".o", place, {Role::output});
+  t.norm(layer + ".layer_norm", place);
+}
+
+void t5_stack(Table& t, const std::string& name, Stack stack) {
+  for (int64_t i = 0; i < t.spec().stack(stack).layers(); ++i) {
+    const LayerPlaces at(stack, i);
+    const std::string layer = concat(name, ".block.", i, ".layer.");
+    t5_attention(t, layer + "0", "SelfAttention", at.attention);
+    const bool has_cross = t.has(at.cross, Role::query);
+    if (has_cross) t5_attention(t, layer + "1", "EncDecAttention", at.cross);
+    const std::string ffn = layer + (has_cross ? "2" : "1"), inner = ffn + ".DenseReluDense.";
+    const bool gated = t.has(at.ffn, Role::gate);
+    if (gated) t.linear(inner + "wi_0", at.ffn, {Role::gate});
+    t.linear(inner + (gated ? "wi_1" : "wi"), at.ffn, {Role::up});
+    t.linear(inner + "wo", at.ffn, {Role::down});
+    t.norm(ffn + ".layer_norm", at.ffn);
+  }
+  t.add(name + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight", {stack},
+        {Role::distance_bias});
+  t.final_norm(name + ".final_layer_norm", stack);
+}
+
 // A product of GPT-2: [in, out].
 void conv1d(Table& t, const std::string& name, const Place& place, Roles roles) {
   MappedTensor& matrix = t.add(name + ".weight", place, roles);
@@ -201,6 +229,15 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   if (t.has(kDecoderPlace, Role::logits, Piece::bias))
     t.add("final_logits_bias", kDecoderPlace, {Role::logits}, Piece::bias).shape = {
         1, t.spec().vocabulary};
+  return t.take();
+}
+
+std::vector<MappedTensor> t5_tensors(const ModelConfig& config) {
+  Table t(config);
+  t.add("shared.weight", kDecoderPlace, {Role::embedding});
+  t5_stack(t, "encoder", Stack::encoder);
+  t5_stack(t, "decoder", Stack::decoder);
+  t.logits("lm_head.weight");
   return t.take();
 }
 

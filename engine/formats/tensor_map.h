@@ -35,6 +35,8 @@ struct MappedTensor {
 // Hugging Face MarianMTModel and its relatives: separate projections [out, in], final_logits_bias
 // [1, V], and where the embeddings have a norm, learned positions from row 2 on.
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
+// Hugging Face T5ForConditionalGeneration. The embedding is the first tensor.
+std::vector<MappedTensor> t5_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
 // Its output projection has no bias, so the bias here is in no tensor.
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);

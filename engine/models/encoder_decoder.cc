@@ -1,12 +1,14 @@
 // The encoder-decoder transformer (Vaswani et al., arXiv 1706.03762): sinusoidal positions,
 // embeddings scaled by sqrt(width), pre- or post-norm. With learned positions and a norm of the
-// embeddings it is mBART (Liu et al., arXiv 2001.08210). One GEMM over the encoder's output makes
+// embeddings it is mBART (Liu et al., arXiv 2001.08210), with relative position biases and RMS norm
+// it is T5 (Raffel et al., arXiv 1910.10683). One GEMM over the encoder's output makes
 // the keys and values of every decoder layer's cross-attention.
 #include <cmath>
 
 #include "engine/models/model.h"
 #include "engine/nn/embedding.h"
 #include "engine/nn/transformer_stack.h"
+#include "engine/ops/unary/unary.h"
 
 namespace trafo {
 namespace {
@@ -42,6 +44,8 @@ class EncoderDecoder final : public Model {
         nn::kFirstBlockDropout + static_cast<uint32_t>(spec.encoder->layers()));
     encoder_.add_final_norm(parameters_);
     decoder_.add_final_norm(parameters_);
+    encoder_.add_relative_positions(parameters_, spec.max_positions);
+    decoder_.add_relative_positions(parameters_, spec.max_positions);
     const int64_t sets = decoder.sharing.set_count;
     std::vector<Part> keys_values;
     for (const int64_t layer : distinct_layers(decoder.sharing)) {
@@ -58,6 +62,8 @@ class EncoderDecoder final : public Model {
                                      .parts = keys_values});
     declare_output(target_embedding_.weight(), init);
     parameters_.allocate(context, dtype, seed, int8_weights);
+    encoder_.upload_constants(context);
+    decoder_.upload_constants(context);
     if (!spec.embedding.has_fixed_positions()) return;
     const Tensor positions = fixed_positions(context, spec, dtype);
     source_embedding_.add_positions(positions);
@@ -87,7 +93,9 @@ class EncoderDecoder final : public Model {
     const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 1, spec_.embedding.dropout);
     const Tensor embedded = target_embedding_.forward(context, ids, inputs.sequences.positions,
                                                       dropout, indices_validated);
-    return decoder_.forward(context, embedded, inputs);
+    const Tensor hidden = decoder_.forward(context, embedded, inputs);
+    const double divisor = spec_.output.divisor;
+    return divisor == 1 ? hidden : ops::scale(context, hidden, 1 / divisor);
   }
 
  private:

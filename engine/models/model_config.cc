@@ -24,6 +24,23 @@ void check_tied_layers(const char* field, const std::vector<int64_t>& tied, int6
                      number, ", the layers are 1 to ", layers);
 }
 
+// The options of T5.
+void check_relative(const ModelConfig& c, const ArchitectureInfo& info) {
+  require_argument(!c.separate_output || (c.relative_buckets > 0 && c.tied_embeddings),
+                   kModelConfigOrigin, "separate_output",
+                   " goes with relative_buckets and tied_embeddings");
+  if (c.relative_buckets == 0) return;
+  require_argument(info.has_encoder && !c.fairseq_positions && !c.learned_positions,
+                   kModelConfigOrigin, "relative_buckets",
+                   " is for an encoder-decoder without fairseq_positions and learned_positions");
+  require_argument(c.relative_buckets >= 4, kModelConfigOrigin, "relative_buckets",
+                   " must be 0, for none, or 4 or more, got ", c.relative_buckets);
+  // Half of the buckets of a causal stack have one distance each.
+  require_argument(c.relative_distance > c.relative_buckets / 2, kModelConfigOrigin,
+                   "relative_distance", " must be above half of relative_buckets (",
+                   c.relative_buckets, "), got ", c.relative_distance);
+}
+
 void check_form(const ModelConfig& c) {
   const ArchitectureInfo& info = info_of(c.architecture);
   require_argument(info.has_encoder || c.encoder_tied_layers.empty(), kModelConfigOrigin,
@@ -33,27 +50,30 @@ void check_form(const ModelConfig& c) {
   check_tied_layers("encoder_tied_layers", c.encoder_tied_layers, c.encoder_layers);
   const AttentionSpec attention = spec_of(c).decoder.attention;
   const bool rotary = c.positions == Positions::rotary;
+  const bool relative = c.relative_buckets > 0;
+  const bool has_rms_form = c.norm == Norm::rms || c.ffn != FeedForward::plain || !c.biases;
   require_argument(
-      info.free_form || (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain &&
-                         c.biases && c.qk_norm == QkNorm::none),
+      info.free_form || (!rotary && c.qk_norm == QkNorm::none && (relative || !has_rms_form)),
       kModelConfigOrigin, "architecture", " ", enum_name(c.architecture),
       " has none of RMS norm, rotary positions, SwiGLU, norms of queries and keys, and projections "
-      "without biases, which are for decoder-lm");
+      "without biases, which are for decoder-lm, and some for relative_buckets");
+  check_relative(c, info);
   require_argument(!c.fairseq_positions || (info.has_encoder && c.width % 2 == 0 && c.width >= 4),
                    kModelConfigOrigin, "fairseq_positions",
                    " is for an encoder-decoder whose width is even and at least 4");
   require_argument(!c.learned_positions || (info.has_encoder && !c.fairseq_positions),
                    kModelConfigOrigin, "learned_positions",
                    " is for an encoder-decoder without fairseq_positions");
-  const char* further = c.norm_outputs                                  ? "norm_outputs"
-                        : c.sandwich_norm                               ? "sandwich_norm"
-                        : c.sliding_window > 0                          ? "sliding_window"
-                        : c.no_rope_interval > 0                        ? "no_rope_interval"
-                        : c.embedding_scale > 0 && !c.learned_positions ? "embedding_scale"
-                        : c.attention_scale > 0                         ? "attention_scale"
-                        : c.residual_scale != 1                         ? "residual_scale"
-                        : c.logits_divisor != 1                         ? "logits_divisor"
-                                                                        : "";
+  const char* further = c.norm_outputs           ? "norm_outputs"
+                        : c.sandwich_norm        ? "sandwich_norm"
+                        : c.sliding_window > 0   ? "sliding_window"
+                        : c.no_rope_interval > 0 ? "no_rope_interval"
+                        : c.residual_scale != 1  ? "residual_scale"
+                        : c.embedding_scale > 0 && !c.learned_positions && !relative
+                            ? "embedding_scale"
+                        : c.attention_scale > 0 && !relative ? "attention_scale"
+                        : c.logits_divisor != 1 && !relative ? "logits_divisor"
+                                                             : "";
   require_argument(info.free_form || *further == 0, kModelConfigOrigin, further,
                    " is for decoder-lm");
   require_argument(!c.norm_outputs || (c.norm == Norm::rms && c.pre_norm), kModelConfigOrigin,

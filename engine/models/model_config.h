@@ -12,7 +12,8 @@
 namespace trafo {
 
 // Norm, positions, ffn and biases of a decoder_lm may be those of Llama (Touvron et al., arXiv
-// 2302.13971); an encoder_decoder has the first value of each.
+// 2302.13971), those of an encoder_decoder with relative_buckets those of T5 (Raffel et al., arXiv
+// 1910.10683). Other encoder_decoders have the first value of each.
 struct ModelConfig {
   // Matrices NAME of linear layers that are the product of two factors, NAME.u [rows, rank] and
   // NAME.v [rank, columns], and their ranks. Files show them by these tensors; to_json() leaves

@@ -31,6 +31,7 @@ NormPlacement norm_placement(const ModelConfig& c) {
 }
 
 PositionTable position_table(const ModelConfig& c, bool has_encoder) {
+  if (c.relative_buckets > 0) return PositionTable::none;
   switch (c.positions) {
     case Positions::standard:
       return c.fairseq_positions                   ? PositionTable::fairseq
@@ -59,6 +60,8 @@ StackSpec common_stack(const ModelConfig& c) {
                      .scale = c.attention_scale,
                      .window = c.sliding_window,
                      .full_interval = c.full_attention_interval};
+  if (c.relative_buckets > 0)
+    stack.attention.relative = RelativeSpec{c.relative_buckets, c.relative_distance};
   if (c.positions == Positions::rotary) {
     RotaryAngles& angles = stack.attention.rotary.emplace();
     angles = {c.rope_theta,     c.rope_factor,     c.rope_original_positions,
@@ -107,7 +110,8 @@ ModelSpec spec_of(const ModelConfig& c) {
                     .shared = !has_encoder || c.tied_embeddings,
                     .dropout = c.dropout,
                     .norm = c.learned_positions};
-  spec.output = {c.tied_embeddings, c.biases && c.output_bias, c.logits_divisor};
+  spec.output = {c.tied_embeddings && !c.separate_output, c.biases && c.output_bias,
+                 c.logits_divisor};
   return spec;
 }
 

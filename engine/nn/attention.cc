@@ -81,7 +81,8 @@ SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
 
 PendingBias SelfAttention::forward(Context& context, const Tensor& x,
                                    const PackedSequences& sequences, const Dropout& dropout,
-                                   const KvCache* cache, int64_t layer) const {
+                                   const KvCache* cache, int64_t layer,
+                                   const Tensor& distance_bias) const {
   Tensor qkv = qkv_.forward(context, x);
   const auto norm_heads = [&] {
     qkv = ops::qk_norm(context, qkv, store_->value(query_norm_), store_->value(key_norm_),
@@ -107,6 +108,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
   const bool masks = !decode_step || sequences.longest > 1;
   ops::AttentionOptions options = attention_options(spec_, causal_ && masks, dropout);
   options.window = spec_.window_of(layer);
+  options.distance_bias = distance_bias;
   Tensor mixed;
   if (decode_step) {
     options.max_queries = sequences.longest;

@@ -24,9 +24,10 @@ class SelfAttention {
   // tokens (KvCache::begin_append), their keys and values go to `layer` of the cache, and the stack
   // must be causal; unless that is a prefill, tokens attend to what their row of the cache holds.
   // `sequences` is then the cache's. Dropout acts on the attention probabilities.
+  // distance_bias: of the scores, or undefined (ops::AttentionOptions).
   PendingBias forward(Context& context, const Tensor& x, const PackedSequences& sequences,
-                      const Dropout& dropout, const KvCache* cache = nullptr,
-                      int64_t layer = 0) const;
+                      const Dropout& dropout, const KvCache* cache = nullptr, int64_t layer = 0,
+                      const Tensor& distance_bias = {}) const;
 
  private:
   Linear qkv_, output_;

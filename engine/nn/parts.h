@@ -29,7 +29,8 @@ enum class Role : uint8_t {
   query_norm,  // of queries and keys, see AttentionSpec::qk_norm
   key_norm,
   embedding_norm,
-  output_norm  // of what a sublayer gives, in a block that also has a norm of its input
+  output_norm,   // of what a sublayer gives, in a block that also has a norm of its input
+  distance_bias  // of scores of self-attention, a row for each bucket of distances
 };
 
 // The tensor of its module that a parameter is. `weight` is also the outer factor of a factorized

@@ -33,6 +33,12 @@ struct NormSpec {
   double epsilon = 1e-5;
 };
 
+// Relative position biases, see nn/relative_positions.h.
+struct RelativeSpec {
+  int64_t buckets = 0;
+  int64_t most_distance = 0;  // which has the last bucket, as all larger ones have
+};
+
 struct AttentionSpec {
   int64_t heads = 1;
   int64_t key_heads = 1;  // of keys and of values; each serves heads / key_heads query heads
@@ -47,6 +53,7 @@ struct AttentionSpec {
   int64_t window = 0;
   int64_t full_interval = 0;  // every such layer of the stack has no window; 0: all have it
   std::optional<RotaryAngles> window_rotary = {};  // of layers with a window; none: as the others
+  std::optional<RelativeSpec> relative = {};       // of self-attention
 
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return key_heads * head_dim; }

@@ -87,8 +87,9 @@ ResidualStream TransformerBlock::forward(Context& context, ResidualStream stream
   uint32_t id = 0;
   const auto dropout = [&](double p) { return inputs.dropout.at(dropout_layer_, id++, p); };
 
-  PendingBias output = attention_.forward(context, stream.input, inputs.sequences,
-                                          dropout(attention_dropout_), inputs.cache, layer_);
+  PendingBias output =
+      attention_.forward(context, stream.input, inputs.sequences, dropout(attention_dropout_),
+                         inputs.cache, layer_, inputs.distance_bias);
   const bool sandwich = placement_ == NormPlacement::sandwich;
   stream = add(context, output, stream, has_cross_attention_ ? cross_norm_ : ffn_norm_,
                sandwich ? attention_output_norm_ : attention_norm_, dropout(dropout_));

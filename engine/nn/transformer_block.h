@@ -33,6 +33,7 @@ struct BlockInputs {
   DropoutPass dropout;
   EncoderKeysValues encoder;       // for cross-attention
   const KvCache* cache = nullptr;  // prefill and decode steps; see SelfAttention::forward
+  Tensor distance_bias = {};       // of the scores of self-attention, or undefined
 };
 
 class TransformerBlock {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/nn/relative_positions.h"
 #include "engine/nn/transformer_block.h"
 
 namespace trafo::nn {
@@ -24,9 +25,15 @@ class TransformerStack {
   // Declares `prefix`.norm, which the stack ends with. A post-norm stack has none.
   void add_final_norm(ParameterStore& store);
 
-  // embedded [T, width] -> [T, width], normalised. Blocks that inputs.dropout skips are left out.
-  // Under Recompute::full, backward keeps what passes between blocks and computes each block again.
-  Tensor forward(Context& context, const Tensor& embedded, const BlockInputs& inputs) const;
+  // Declares `prefix`.relative_positions, which a stack with attention.relative has.
+  void add_relative_positions(ParameterStore& store, int64_t max_positions);
+  // After the parameters were allocated.
+  void upload_constants(Context& context);
+
+  // embedded [T, width] -> [T, width], normalised. inputs.distance_bias is the stack's own. Blocks
+  // that inputs.dropout skips are left out. Under Recompute::full, backward keeps what passes
+  // between blocks and computes each block again.
+  Tensor forward(Context& context, const Tensor& embedded, BlockInputs inputs) const;
 
  private:
   // The first block from number i on that the pass does not skip; blocks_.size(): none.
@@ -40,6 +47,7 @@ class TransformerStack {
   StackSpec spec_;
   std::vector<TransformerBlock> blocks_;
   Norm final_norm_;
+  RelativePositions relative_positions_;
 };
 
 }  // namespace trafo::nn

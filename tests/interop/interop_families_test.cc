@@ -49,8 +49,8 @@ TEST_F(ImportTest, Qwen3) {
   edit_config(directory, [](FileJson& json) { json.erase("sliding_window"); });
   refused("model_type", "llama", "norm", ErrorCode::corrupt_file);  // tensors that Llama lacks
   refused("model_type", "qwen4",
-          "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, gpt2, llama, mistral, "
-          "qwen2, qwen3, phi3, "
+          "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, t5, mt5, gpt2, llama, "
+          "mistral, qwen2, qwen3, phi3, "
           "hunyuan_v1_dense, smollm3, granite, olmo2 and gemma3_text can be");
 }
 

@@ -37,6 +37,7 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(enum_name(ExportFormat::hf_m2m100), "hf-m2m100");
   EXPECT_STREQ(enum_name(ExportFormat::hf_mbart), "hf-mbart");
   EXPECT_STREQ(enum_name(ExportFormat::hf_bart), "hf-bart");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_t5), "hf-t5");
   EXPECT_STREQ(enum_name(ExportWeights::bfloat16), "bfloat16");
   EXPECT_STREQ(enum_name(ExportWeights::q4_0), "q4_0");
   EXPECT_STREQ(enum_name(ExportWeights::int4), "int4");

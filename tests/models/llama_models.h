@@ -1,4 +1,4 @@
-// The Llama form of the decoder for tests: RMS norm, rotary positions, SwiGLU, no biases.
+// The Llama form of the decoder for tests: RMS norm, rotary positions, SwiGLU, no biases; and T5's.
 #pragma once
 
 #include <cmath>
@@ -50,6 +50,28 @@ inline ModelConfig gemma3_of(const ModelConfig& config, int64_t window, int64_t 
   form.sliding_window = window;
   form.full_attention_interval = 2;
   form.rope_local_theta = 100;
+  return form;
+}
+
+// `config`: a tiny encoder-decoder.
+inline ModelConfig t5_of(ModelConfig config) {
+  config.norm = Norm::rms;
+  config.biases = config.output_bias = false;
+  config.embedding_scale = config.attention_scale = 1;
+  config.relative_buckets = 8;
+  config.relative_distance = 6;
+  config.logits_divisor = std::sqrt(static_cast<double>(config.width));
+  return config;
+}
+
+// T5 1.1 and mT5: a gated feed-forward, heads that are wider than width / heads, an output matrix.
+inline ModelConfig gated_t5_of(const ModelConfig& config) {
+  ModelConfig form = t5_of(config);
+  form.ffn = FeedForward::geglu;
+  form.activation = Activation::gelu;
+  form.head_width = form.width / form.heads + 4;
+  form.logits_divisor = 1;
+  form.separate_output = true;
   return form;
 }
 

@@ -45,6 +45,9 @@ std::vector<FormWithParts> forms_with_parts() {
           c.learned_positions = true;
           c.tied_embeddings = shared;
         });
+  add("relative positions", t5_of(tied_form("encdec").untied()), [](ModelConfig&) {});
+  add("relative positions, output matrix", gated_t5_of(tied_form("encdec").untied()),
+      [](ModelConfig&) {});
   add("no output bias", tied_form("lm"), [](ModelConfig& c) { c.output_bias = false; });
   add("llama with biases", tied_form("llama"), [](ModelConfig& c) {
     c.qkv_biases = c.attention_output_bias = c.ffn_biases = true;
@@ -87,6 +90,8 @@ std::vector<std::pair<Place, Role>> named(const ModelConfig& config, const std::
   if (module == "source_embedding_norm") return {{{Stack::encoder}, Role::embedding_norm}};
   if (module == "output") return {{{Stack::decoder}, Role::logits}};
   if (module == "encoder.norm") return {{{Stack::encoder}, Role::norm}};
+  if (module == "encoder.relative_positions") return {{{Stack::encoder}, Role::distance_bias}};
+  if (module == "decoder.relative_positions") return {{{Stack::decoder}, Role::distance_bias}};
   if (module == "decoder.norm") return {{{Stack::decoder}, Role::norm}};
   std::vector<std::pair<Place, Role>> parts;
   if (module == "decoder.cross_kv") {

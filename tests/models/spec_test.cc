@@ -58,6 +58,41 @@ TEST(ModelSpecTest, LearnedPositionsOfAnEncoderDecoder) {
   refused([](ModelConfig& c) { c.architecture = Architecture::decoder_lm; });
 }
 
+TEST(ModelSpecTest, RelativePositionsOfAnEncoderDecoder) {
+  ModelConfig config;
+  config.vocabulary = 8;
+  config.width = 16;
+  config.heads = 4;
+  config = gated_t5_of(config);
+  validate(config);
+  const ModelSpec spec = spec_of(config);
+  EXPECT_EQ(spec.embedding.positions, PositionTable::none);
+  EXPECT_TRUE(spec.embedding.shared);
+  EXPECT_FALSE(spec.output.tied || spec.output.bias);
+  for (const StackSpec* stack : {&*spec.encoder, &spec.decoder}) {
+    ASSERT_TRUE(stack->attention.relative.has_value());
+    EXPECT_EQ(stack->attention.relative->buckets, 8);
+    EXPECT_EQ(stack->attention.relative->most_distance, 6);
+    EXPECT_EQ(stack->attention.scale, 1);
+    EXPECT_EQ(stack->norm.kind, Norm::rms);
+  }
+  const auto refused = [&](const char* text, auto change) {
+    ModelConfig other = config;
+    change(other);
+    const Error error = error_of([&] { validate(other); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_TRUE(mentions(error, text)) << error.what();
+  };
+  refused("relative_buckets", [](ModelConfig& c) { c.fairseq_positions = true; });
+  refused("relative_buckets", [](ModelConfig& c) { c.learned_positions = true; });
+  refused("relative_buckets", [](ModelConfig& c) { c.architecture = Architecture::decoder_lm; });
+  refused("relative_buckets must be 0", [](ModelConfig& c) { c.relative_buckets = 3; });
+  refused("relative_distance must be above half", [](ModelConfig& c) { c.relative_distance = 4; });
+  refused("separate_output goes with", [](ModelConfig& c) { c.tied_embeddings = false; });
+  refused("relative_buckets", [](ModelConfig& c) { c.relative_buckets = 0; });
+  refused("rotary", [](ModelConfig& c) { c.positions = Positions::rotary; });
+}
+
 // Heads of a pruned encoder: as many of keys as of queries, also where kv_heads says the number.
 TEST(ModelSpecTest, AnEncoderHasItsOwnHeadsAndWidth) {
   ModelConfig config;

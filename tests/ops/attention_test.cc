@@ -296,6 +296,38 @@ TEST_F(AttentionTest, AWindowOfOneQueryIsTheEndOfItsKeys) {
     }
 }
 
+// A decode step adds the biases that the last query of a sequence has.
+TEST_F(AttentionTest, DecodeAddsTheBiasesOfDistances) {
+  const std::vector<int32_t> bounds{0, 5, 6, 80};
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 4;
+  options.causal = true;
+  options.scale = 1;
+  options.distance_bias = maker_.uniform({2, 2 * 90 - 1}, -3, 3);
+  const Tensor q = maker_.uniform({80, 8}), kv = maker_.uniform({80, 20});
+  for (const bool fused : {true, false}) {
+    context_->set_fused_kernels(fused);
+    const auto all = context_->values<float>(
+        ops::attention(*context_, {q}, {kv, 2}, {kv, 12}, ints(bounds), ints(bounds), options));
+    for (size_t s = 0; s < 3; ++s) {
+      const int32_t last = bounds[s + 1] - 1;
+      const auto one = context_->values<float>(
+          ops::attention_decode(*context_, {ops::slice(*context_, q, 0, last, last + 1)}, {kv, 2},
+                                {kv, 12}, ints({bounds[s]}), ints({last + 1}), options));
+      for (size_t c = 0; c < 8; ++c)
+        ASSERT_NEAR(one[c], all[static_cast<size_t>(last) * 8 + c], 1e-5) << "sequence " << s;
+    }
+    // The last three queries of a sequence at once.
+    options.max_queries = 3;
+    const auto three = context_->values<float>(
+        ops::attention_decode(*context_, {ops::slice(*context_, q, 0, 77, 80)}, {kv, 2}, {kv, 12},
+                              ints({6}), ints({80}), options, ints({0, 3})));
+    options.max_queries = 0;
+    for (size_t i = 0; i < 24; ++i) ASSERT_NEAR(three[i], all[77 * 8 + i], 1e-5) << i;
+  }
+}
+
 // Keys outside of the window are not read: NaN there reaches no result.
 TEST_F(AttentionTest, KernelsSkipWhatIsOutsideOfTheWindow) {
   constexpr int64_t kRows = 640, kWindow = 70;
@@ -364,6 +396,16 @@ TEST_F(AttentionTest, NamesWhatIsWrong) {
   options.window = 2;
   expect_error(invalid_argument, "window (2) is for causal attention", {0, 4}, {0, 4}, 8);
   options.window = 0;
+  options.distance_bias = context_->zeros({2, 5}, DType::f32);
+  expect_error(shape_mismatch, "distance_bias must be [2, 2 n - 1], n 4 or more, got [2, 5]",
+               {0, 4}, {0, 4}, 8);
+  options.distance_bias = context_->zeros({1, 7}, DType::f32);
+  expect_error(shape_mismatch, "distance_bias must be", {0, 4}, {0, 4}, 8);
+  options.distance_bias = context_->zeros({2, 8}, DType::f32);
+  expect_error(shape_mismatch, "distance_bias must be", {0, 4}, {0, 4}, 8);
+  options.distance_bias = context_->zeros({2, 7}, DType::f64);
+  expect_error(dtype_mismatch, "distance_bias must be float32 as q", {0, 4}, {0, 4}, 8);
+  options.distance_bias = {};
   set_requires_grad(x, true);
   EXPECT_THROW(ops::attention_decode(*context_, {x}, {x}, {x}, ints({0, 0, 0, 0}),
                                      ints({4, 4, 4, 4}), options),

@@ -79,6 +79,8 @@ std::vector<NamedCase> common_cases() {
        "wgmma_pipeline", "wgmma_ordered"},
       {"100 tokens with a window of 50, bfloat16, head_dim 64, H100",
        with(on_cuda(kHalf, 100, 64), &AttentionCase::window, true), "wgmma", "wgmma"},
+      {"48 tokens with biases of distances, bfloat16, head_dim 64, any GPU",
+       with(on_cuda(kHalf, 48, 64), &AttentionCase::bias, true), "cuda_cores", "cuda_cores"},
       {"1,024 tokens, bfloat16, head_dim 128, H100", on_cuda(kHalf, 1024, 128), "wgmma_pipeline",
        "wgmma_pipeline"},
       {"48 tokens, float32, any GPU", on_cuda(DType::f32, 48, 64), "cuda_cores", "cuda_cores"},
@@ -107,6 +109,7 @@ std::string chosen_by_hand(const AttentionCase& c) {
   }
   if (c.dtype == DType::f64 || c.head_dim > 256 || c.shared_memory < 101'376) return "none";
   if (!c.backward && c.queries == 1 && !c.dropout) return "decode";
+  if (c.bias) return "cuda_cores";
   const bool mma = c.dtype == DType::bf16 && c.head_dim % 8 == 0 && c.head_dim <= 128 && c.aligned;
   if (mma && c.queries <= 64 && c.keys <= 64 && !c.window) return "short_mma";
   const bool wgmma = mma && c.hopper && c.shared_memory >= 232'448 && !c.dropout && c.head_dim > 32;
@@ -135,7 +138,7 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
       for (const int64_t head_dim : {1, 8, 20, 32, 36, 40, 64, 72, 100, 128, 136, 256, 257})
         for (const int64_t queries : {0, 1, 2, 64, 65, 128, 129, 192, 193, 1023, 1024})
           for (const int64_t keys : {0, 1, 64, 65, 128, 129, 192, 193, 1023, 1024})
-            for (uint32_t flags = 0; flags < 512; ++flags) {
+            for (uint32_t flags = 0; flags < 1024; ++flags) {
               AttentionCase c;
               c.device = device;
               c.shared_memory = shared_memory;
@@ -152,6 +155,7 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
               c.tensor_maps = (flags & 64) != 0;
               c.causal = (flags & 128) != 0;
               c.window = (flags & 256) != 0;
+              c.bias = (flags & 512) != 0;
               const AttentionKernelRow* row = attention_kernel(c);
               const std::string name = row ? row->name : "none";
               met.insert(concat(name, c.backward ? " backward" : ""));
@@ -290,6 +294,7 @@ std::string attention_table() {
     add(row.tensor_maps, "the driver makes tensor maps");
     add(row.inference_only, "inference only");
     add(!row.window, "no window");
+    add(!row.bias, "no biases of distances");
     out << "| " << ++number << " | `" << row.name << "` | "
         << (row.forward && row.backward ? "both"
             : row.forward               ? "forward"

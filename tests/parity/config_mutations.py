@@ -32,6 +32,8 @@ _llama = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_att
 _stacks = dict(d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48,
                decoder_ffn_dim=40, max_position_embeddings=POSITIONS, init_std=0.3, pad_token_id=3, decoder_start_token_id=3, eos_token_id=2,
                forced_eos_token_id=None, activation_function="relu")
+_t5 = dict(d_model=32, d_ff=40, num_layers=2, num_decoder_layers=1, num_heads=4, relative_attention_num_buckets=8,
+           relative_attention_max_distance=6, initializer_factor=2.0, pad_token_id=3, decoder_start_token_id=3, eos_token_id=2)
 _ids = dict(bos_token_id=1, eos_token_id=2, pad_token_id=3)
 FAMILIES = {  # the configuration's class, the model's, their settings
     "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration", {**_stacks, "scale_embedding": True}),
@@ -41,6 +43,8 @@ FAMILIES = {  # the configuration's class, the model's, their settings
               {**_stacks, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "activation_function": "gelu"}),
     "bart": ("BartConfig", "BartForConditionalGeneration",
              {**_stacks, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "activation_function": "gelu"}),
+    "t5": ("T5Config", "T5ForConditionalGeneration", {**_t5, "d_kv": 8}),
+    "mt5": ("MT5Config", "MT5ForConditionalGeneration", {**_t5, "d_kv": 12, "feed_forward_proj": "gated-gelu"}),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel",
              {**_ids, **dict(n_embd=32, n_layer=2, n_head=4, n_positions=POSITIONS, n_inner=40, initializer_range=0.3)}),
     "llama": ("LlamaConfig", "LlamaForCausalLM", {**_ids, **_llama}),
@@ -64,6 +68,10 @@ _rope = lambda **keys: {"rope_type": "default", "rope_theta": 1e4, **keys}
 FURTHER = {
     "hidden_act": ["gelu", "gelu_new", "relu", "swish", "gelu_pytorch_tanh", "tanh"],
     "activation_function": ["gelu", "gelu_new", "relu", "swish", "gelu_pytorch_tanh", "gelu_fast", "tanh"],
+    "feed_forward_proj": ["gated-silu", "gated-relu", "gelu", "gelu_new", "silu", "gated-gelu-x", "other-gelu"],
+    "dense_act_fn": ["gelu", "silu", "relu", "tanh"], "is_gated_act": [True, False], "scale_decoder_outputs": [True, False],
+    "tie_word_embeddings": [True, False], "num_decoder_layers": [2, 3], "d_kv": [16], "relative_attention_num_buckets": [4, 32],
+    "relative_attention_max_distance": [5, 128], "layer_norm_epsilon": [0.1],
     "hidden_activation": ["gelu_pytorch_tanh", "gelu", "silu"],
     "model_type": ["llama", "mistral", "qwen2", "qwen3", "phi3", "smollm3", "granite", "olmo2", "mixtral", "qwen3_moe", "gemma3_text", "gpt2",
                    "bart"],
@@ -229,7 +237,7 @@ def attempt(function, *arguments):
 
 def judge(program, folder, family, key):
     """(what came out, whether that is right, what to say)."""
-    ours_read, our_reason = attempt(ours, program, folder, family in ("pegasus", "m2m_100", "mbart", "bart"))
+    ours_read, our_reason = attempt(ours, program, folder, family in ("pegasus", "m2m_100", "mbart", "bart", "t5", "mt5"))
     if ours_read is None:
         named = "config.json" in our_reason or "model.safetensors" in our_reason or "must end with eos" in our_reason
         return "refused", named, our_reason[-200:]

@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                                            "decoder-lm-pre", "qwen3", "qwen3-biases-yarn",
                                            "qwen2-yarn", "hunyuan", "smollm3", "granite", "olmo2",
                                            "mistral", "phi3", "qwen3-windows", "gemma3", "mbart",
-                                           "bart"),
+                                           "bart", "t5", "t5-gated"),
                          file_name);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenDpo,
                          ::testing::Values("encoder-decoder-pre", "encoder-decoder-post",

@@ -60,13 +60,13 @@ func (value *Architecture) UnmarshalText(text []byte) error {
 	return wordsOfArchitecture.unmarshal(value, text)
 }
 
-// Norm: the norm of a decoder-lm.
+// Norm: the norm of a model.
 type Norm int32
 
 const (
 	// Layer norm.
 	NormLayer Norm = C.TRAFO_NORM_LAYER
-	// RMS norm, without biases. A decoder-lm only.
+	// RMS norm, without biases.
 	NormRMS Norm = C.TRAFO_NORM_RMS
 )
 
@@ -188,15 +188,15 @@ func (value *RopeScaling) UnmarshalText(text []byte) error {
 	return wordsOfRopeScaling.unmarshal(value, text)
 }
 
-// FeedForward: the feed-forward blocks of a decoder-lm.
+// FeedForward: the feed-forward blocks of a model.
 type FeedForward int32
 
 const (
 	// Two linear layers with an activation between them.
 	PlainFFN FeedForward = C.TRAFO_FFN_PLAIN
-	// A gated unit with SiLU. A decoder-lm only.
+	// A gated unit with SiLU.
 	SwiGLUFFN FeedForward = C.TRAFO_FFN_SWIGLU
-	// A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+	// A gated unit with the tanh form of GELU, as in Gemma and T5 1.1.
 	GEGLUFFN FeedForward = C.TRAFO_FFN_GEGLU
 )
 
@@ -653,6 +653,9 @@ const (
 	HFMBart ExportFormat = C.TRAFO_EXPORT_HF_MBART
 	// BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE.
 	HFBart ExportFormat = C.TRAFO_EXPORT_HF_BART
+	// T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with
+	// relative_buckets and RMS norm.
+	HFT5 ExportFormat = C.TRAFO_EXPORT_HF_T5
 )
 
 var wordsOfExportFormat = words[ExportFormat]{
@@ -667,6 +670,7 @@ var wordsOfExportFormat = words[ExportFormat]{
 	{HFM2M100, []string{"hf-m2m100", "hf_m2m100"}},
 	{HFMBart, []string{"hf-mbart", "hf_mbart"}},
 	{HFBart, []string{"hf-bart", "hf_bart"}},
+	{HFT5, []string{"hf-t5", "hf_t5"}},
 }
 
 // String gives the name; "unknown" of other numbers.

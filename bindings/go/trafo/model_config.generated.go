@@ -39,7 +39,7 @@ type ModelConfig struct {
 	FFNDropout float64 `json:"ffn_dropout,omitzero"`
 	// Epsilon of the norms. Default 1e-5.
 	NormEpsilon float64 `json:"norm_epsilon,omitzero"`
-	// Norm of a decoder-lm; an encoder-decoder has layer norm. Default NormLayer.
+	// Norm of a decoder-lm, or with RelativeBuckets; other encoder-decoders have layer norm. Default NormLayer.
 	Norm Norm `json:"norm,omitzero"`
 	// Positions of a decoder-lm. Default StandardPositions.
 	Positions Positions `json:"positions,omitzero"`
@@ -49,7 +49,7 @@ type ModelConfig struct {
 	// Whether both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their
 	// positions, as in mBART. Default false.
 	LearnedPositions bool `json:"learned_positions,omitzero"`
-	// Feed-forward blocks of a decoder-lm. Default PlainFFN.
+	// Feed-forward blocks of a decoder-lm, or with RelativeBuckets. Default PlainFFN.
 	FFN FeedForward `json:"ffn,omitzero"`
 	// Whether all linear layers have biases. A model with RMS norm may have QKVBiases, AttentionOutputBias and
 	// FFNBiases instead. Default true.
@@ -111,16 +111,17 @@ type ModelConfig struct {
 	// The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all
 	// layers have them.
 	NoRopeInterval int `json:"no_rope_interval,omitzero"`
-	// Factor of the embeddings of a decoder-lm (Granite), or of a model with LearnedPositions. Default 0: 1, in
-	// an encoder-decoder the root of Width.
+	// Factor of the embeddings of a decoder-lm (Granite), or of a model with LearnedPositions or
+	// RelativeBuckets. Default 0: 1, in an encoder-decoder the root of Width.
 	EmbeddingScale float64 `json:"embedding_scale,omitzero"`
-	// Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of HeadWidth.
+	// Factor of the scores of attention in a decoder-lm (Granite), or with RelativeBuckets (T5: 1). Default 0: 1
+	// / the root of HeadWidth.
 	AttentionScale float64 `json:"attention_scale,omitzero"`
 	// Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm
 	// (Granite). Default 1.
 	ResidualScale float64 `json:"residual_scale,omitzero"`
-	// The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default
-	// 1.
+	// The logits of a decoder-lm are divided by it (Granite), or with RelativeBuckets (T5: the root of Width).
+	// The last hidden states are divided, too. Default 1.
 	LogitsDivisor float64 `json:"logits_divisor,omitzero"`
 	// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0:
 	// all before it.
@@ -134,6 +135,17 @@ type ModelConfig struct {
 	// Whether the output of each block has a norm, before the residual connection adds it, in addition to the
 	// norm of its input (Gemma), in a model with RMS norm and PreNorm. Default false.
 	SandwichNorm bool `json:"sandwich_norm,omitzero"`
+	// Buckets of distances of an encoder-decoder with relative position biases, as in T5: each stack learns a
+	// bias of attention scores for each bucket and head, which its layers share, and has no other positions.
+	// Such a model may have RMS norm, no Biases, a gated FFN, EmbeddingScale, AttentionScale and LogitsDivisor.
+	// Default 0: none.
+	RelativeBuckets int `json:"relative_buckets,omitzero"`
+	// Distance in tokens from which on all keys have the last bucket, with RelativeBuckets; above half of them.
+	// Default 128.
+	RelativeDistance int `json:"relative_distance,omitzero"`
+	// Whether a model with RelativeBuckets and TiedEmbeddings has an output matrix that is not the embedding of
+	// source and target, as T5 1.1 and mT5 have. Default false.
+	SeparateOutput bool `json:"separate_output,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
@@ -191,6 +203,9 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.FullAttentionInterval = int(c.full_attention_interval)
 	o.RopeLocalTheta = float64(c.rope_local_theta)
 	o.SandwichNorm = c.sandwich_norm != 0
+	o.RelativeBuckets = int(c.relative_buckets)
+	o.RelativeDistance = int(c.relative_distance)
+	o.SeparateOutput = c.separate_output != 0
 	o.Precision = DType(c.precision)
 }
 
@@ -344,6 +359,15 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.SandwichNorm {
 		c.sandwich_norm = cBool(o.SandwichNorm)
+	}
+	if o.RelativeBuckets != 0 {
+		c.relative_buckets = C.int64_t(o.RelativeBuckets)
+	}
+	if o.RelativeDistance != 0 {
+		c.relative_distance = C.int64_t(o.RelativeDistance)
+	}
+	if o.SeparateOutput {
+		c.separate_output = cBool(o.SeparateOutput)
 	}
 	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

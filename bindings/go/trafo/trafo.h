@@ -108,6 +108,9 @@ typedef struct trafo_error trafo_error;
 #define TRAFO_EXPORT_HF_MBART      9
 /* BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE. */
 #define TRAFO_EXPORT_HF_BART       10
+/* T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with relative_buckets
+ * and RMS norm. */
+#define TRAFO_EXPORT_HF_T5         11
 
 /* How an export stores matrices. */
 #define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others. */
@@ -1185,18 +1188,18 @@ typedef struct trafo_model trafo_model;
 #define TRAFO_ENCODER_DECODER 0 /* Encoder and decoder with cross-attention. */
 #define TRAFO_DECODER_LM      1 /* `source <eos> target <eos>` in one causal stream. */
 
-/* The norm of a decoder-lm. */
+/* The norm of a model. */
 #define TRAFO_NORM_LAYER 0 /* Layer norm. */
-#define TRAFO_NORM_RMS   1 /* RMS norm, without biases. A decoder-lm only. */
+#define TRAFO_NORM_RMS   1 /* RMS norm, without biases. */
 
 /* How a model knows the position of a token. */
 #define TRAFO_POSITIONS_STANDARD 0 /* Sinusoidal (encoder-decoder) or learned (decoder-lm). */
 #define TRAFO_POSITIONS_ROTARY   1 /* Rotary position embedding of queries and keys. A decoder-lm only. */
 
-/* The feed-forward blocks of a decoder-lm. */
+/* The feed-forward blocks of a model. */
 #define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
-#define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
-#define TRAFO_FFN_GEGLU  2 /* A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only. */
+#define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. */
+#define TRAFO_FFN_GEGLU  2 /* A gated unit with the tanh form of GELU, as in Gemma and T5 1.1. */
 
 /* The norm of queries and keys of self-attention. */
 #define TRAFO_QK_NORM_NONE              0 /* There is none. */
@@ -1260,15 +1263,17 @@ typedef struct trafo_model_config {
   /* The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all layers have
    * them. */
   int64_t no_rope_interval;
-  /* Factor of the embeddings of a decoder-lm (Granite), or of a model with learned_positions. Default 0: 1, in an
-   * encoder-decoder the root of width. */
+  /* Factor of the embeddings of a decoder-lm (Granite), or of a model with learned_positions or relative_buckets. Default 0: 1,
+   * in an encoder-decoder the root of width. */
   double embedding_scale;
-  /* Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of head_width. */
+  /* Factor of the scores of attention in a decoder-lm (Granite), or with relative_buckets (T5: 1). Default 0: 1 / the root of
+   * head_width. */
   double attention_scale;
   /* Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm (Granite). Default
    * 1. */
   double residual_scale;
-  /* The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1. */
+  /* The logits of a decoder-lm are divided by it (Granite), or with relative_buckets (T5: the root of width). The last hidden
+   * states are divided, too. Default 1. */
   double logits_divisor;
   /* Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it.
    * */
@@ -1279,12 +1284,20 @@ typedef struct trafo_model_config {
   /* Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).
    * Default 0: the angles of the other layers. */
   double rope_local_theta;
+  /* Buckets of distances of an encoder-decoder with relative position biases, as in T5: each stack learns a bias of attention
+   * scores for each bucket and head, which its layers share, and has no other positions. Such a model may have RMS norm, no
+   * biases, a gated ffn, embedding_scale, attention_scale and logits_divisor. Default 0: none. */
+  int64_t relative_buckets;
+  /* Distance in tokens from which on all keys have the last bucket, with relative_buckets; above half of them. Default 128. */
+  int64_t relative_distance;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
   /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
   int32_t tied_embeddings;
-  int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
+  /* TRAFO_NORM_*. Norm of a decoder-lm, or with relative_buckets; other encoder-decoders have layer norm. Default
+   * TRAFO_NORM_LAYER. */
+  int32_t norm;
   int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
   /* 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest
    * frequency is 1/10000. Default 0. */
@@ -1292,7 +1305,7 @@ typedef struct trafo_model_config {
   /* 1: both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their positions, as in
    * mBART. Default 0. */
   int32_t learned_positions;
-  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
+  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm, or with relative_buckets. Default TRAFO_FFN_PLAIN. */
   /* 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.
    * Default 1. */
   int32_t biases;
@@ -1315,9 +1328,13 @@ typedef struct trafo_model_config {
   /* 1: the output of each block has a norm, before the residual connection adds it, in addition to the norm of its input
    * (Gemma), in a model with RMS norm and pre_norm. Default 0. */
   int32_t sandwich_norm;
+  /* 1: a model with relative_buckets and tied_embeddings has an output matrix that is not the embedding of source and target,
+   * as T5 1.1 and mT5 have. Default 0. */
+  int32_t separate_output;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
+  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

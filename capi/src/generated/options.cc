@@ -101,6 +101,7 @@ static_assert(static_cast<int32_t>(ExportFormat::hf_pegasus) == TRAFO_EXPORT_HF_
 static_assert(static_cast<int32_t>(ExportFormat::hf_m2m100) == TRAFO_EXPORT_HF_M2M100);
 static_assert(static_cast<int32_t>(ExportFormat::hf_mbart) == TRAFO_EXPORT_HF_MBART);
 static_assert(static_cast<int32_t>(ExportFormat::hf_bart) == TRAFO_EXPORT_HF_BART);
+static_assert(static_cast<int32_t>(ExportFormat::hf_t5) == TRAFO_EXPORT_HF_T5);
 static_assert(static_cast<int32_t>(ExportWeights::by_format) == TRAFO_EXPORT_WEIGHTS_BY_FORMAT);
 static_assert(static_cast<int32_t>(ExportWeights::float32) == TRAFO_EXPORT_WEIGHTS_FLOAT32);
 static_assert(static_cast<int32_t>(ExportWeights::float16) == TRAFO_EXPORT_WEIGHTS_FLOAT16);
@@ -241,11 +242,15 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.full_attention_interval = o.full_attention_interval;
   c.rope_local_theta = o.rope_local_theta;
   c.sandwich_norm = o.sandwich_norm ? 1 : 0;
+  c.relative_buckets = o.relative_buckets;
+  c.relative_distance = o.relative_distance;
+  c.separate_output = o.separate_output ? 1 : 0;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
+  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -297,6 +302,9 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.full_attention_interval = c.full_attention_interval;
   o.rope_local_theta = c.rope_local_theta;
   o.sandwich_norm = call.flag(c.sandwich_norm, "sandwich_norm");
+  o.relative_buckets = c.relative_buckets;
+  o.relative_distance = c.relative_distance;
+  o.separate_output = call.flag(c.separate_output, "separate_output");
   return o;
 }
 

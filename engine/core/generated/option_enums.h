@@ -34,11 +34,11 @@ struct EnumNames<Activation> {
   static constexpr std::array<const char*, 4> names{"relu", "gelu", "silu", "gelu_erf"};
 };
 
-// The norm of a decoder-lm. Values are part of the C ABI.
+// The norm of a model. Values are part of the C ABI.
 enum class Norm : int32_t {
   // Layer norm.
   layer = 0,
-  // RMS norm, without biases. A decoder-lm only.
+  // RMS norm, without biases.
   rms = 1,
 };
 template <>
@@ -89,13 +89,13 @@ struct EnumNames<RopeScaling> {
   static constexpr std::array<const char*, 2> names{"llama3", "yarn"};
 };
 
-// The feed-forward blocks of a decoder-lm. Values are part of the C ABI.
+// The feed-forward blocks of a model. Values are part of the C ABI.
 enum class FeedForward : int32_t {
   // Two linear layers with an activation between them.
   plain = 0,
-  // A gated unit with SiLU. A decoder-lm only.
+  // A gated unit with SiLU.
   swiglu = 1,
-  // A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+  // A gated unit with the tanh form of GELU, as in Gemma and T5 1.1.
   geglu = 2,
 };
 template <>

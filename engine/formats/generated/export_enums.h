@@ -34,10 +34,13 @@ enum class ExportFormat : int32_t {
   // BartForConditionalGeneration of transformers: such a model with post-norm layers and
   // byte-level BPE.
   hf_bart = 10,
+  // T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm
+  // encoder-decoder with relative_buckets and RMS norm.
+  hf_t5 = 11,
 };
 template <>
 struct EnumNames<ExportFormat> {
-  static constexpr std::array<const char*, 11> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100", "hf-mbart", "hf-bart"};
+  static constexpr std::array<const char*, 12> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100", "hf-mbart", "hf-bart", "hf-t5"};
 };
 
 // How an export stores matrices. Values are part of the C ABI.

@@ -229,10 +229,12 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
             stored.file->label(), " has the tensor ", name,
             ", which a model of its configuration does not have");
   const ModelSpec spec = spec_of(config);
-  const double table =
-      spec.embedding.positions == PositionTable::none
-          ? 0
-          : static_cast<double>(spec.max_positions) * static_cast<double>(spec.width()) * 4;
+  // Bytes of a position: of a table, or of the buckets of two distances.
+  const double bytes = spec.embedding.positions != PositionTable::none
+                           ? 4 * static_cast<double>(spec.width())
+                       : spec.decoder.attention.relative ? 16
+                                                         : 0;
+  const double table = static_cast<double>(spec.max_positions) * bytes;
   require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, weights.label(),
           ": ", spec.max_positions, " positions are out of proportion to the model");
   HostModel host = make_host_model(config);
@@ -271,7 +273,11 @@ const char* activation_to_name(Activation activation) {
 }
 
 Activation activation_from_name(const ConfigReader& config, const char* field) {
-  const std::string name = config.text(field);
+  return activation_named(config, field, config.text(field));
+}
+
+Activation activation_named(const ConfigReader& config, const char* field,
+                            const std::string& name) {
   if (name == "relu") return Activation::relu;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
     return Activation::gelu;

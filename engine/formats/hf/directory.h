@@ -92,5 +92,7 @@ void check_copy(const WeightFiles& weights, const std::string& original, const s
 // The name of an activation function in transformers, and back.
 const char* activation_to_name(Activation activation);
 Activation activation_from_name(const ConfigReader& config, const char* field);
+// The activation `name`, of which UNSUPPORTED says that it is the value of `field`.
+Activation activation_named(const ConfigReader& config, const char* field, const std::string& name);
 
 }  // namespace trafo::interop

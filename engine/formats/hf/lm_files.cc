@@ -251,7 +251,8 @@ std::optional<VocabularyTokens> read_tokens(const fs::path& directory, const Con
   SpecialIds ids = read_special_ids(directory, config);
   if (spec.has_encoder())
     ids.bos = read_decoder_start(config, spec.vocabulary,
-                                 spec.embedding.positions != PositionTable::sinusoidal);
+                                 spec.embedding.positions == PositionTable::fairseq ||
+                                     spec.embedding.positions == PositionTable::learned);
   const auto known = [&](int32_t id) { return id >= 0 && id < spec.vocabulary; };
   if (ids.eos.empty()) return std::nullopt;
   for (const int32_t end : ids.eos)

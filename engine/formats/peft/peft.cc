@@ -25,11 +25,13 @@ constexpr const char* kBaseVectorsKey = "base_vectors_crc32";
 
 // --- names ---
 
-enum class Form { marian, llama, gpt2 };
+enum class Form { marian, t5, t5_gated, llama, gpt2 };
 
 Form form_of(const ModelSpec& spec) {
+  const bool gated = spec.decoder.feed_forward.gated;
+  if (spec.decoder.attention.relative) return gated ? Form::t5_gated : Form::t5;
   if (spec.has_encoder()) return Form::marian;
-  return spec.decoder.feed_forward.gated ? Form::llama : Form::gpt2;
+  return gated ? Form::llama : Form::gpt2;
 }
 
 // The module of a target inside its attention or feed-forward block.
@@ -41,6 +43,11 @@ struct LeafName {
 constexpr LeafName kMarian[] = {{"query", "q_proj", ""}, {"key", "k_proj", ""},
                                 {"value", "v_proj", ""}, {"output", "out_proj", ""},
                                 {"up", "", "fc1"},       {"down", "", "fc2"}};
+constexpr LeafName kT5[] = {{"query", "q", ""},  {"key", "k", ""}, {"value", "v", ""},
+                            {"output", "o", ""}, {"up", "", "wi"}, {"down", "", "wo"}};
+constexpr LeafName kT5Gated[] = {{"query", "q", ""},  {"key", "k", ""},     {"value", "v", ""},
+                                 {"output", "o", ""}, {"gate", "", "wi_0"}, {"up", "", "wi_1"},
+                                 {"down", "", "wo"}};
 constexpr LeafName kLlama[] = {{"query", "q_proj", ""},   {"key", "k_proj", ""},
                                {"value", "v_proj", ""},   {"output", "o_proj", ""},
                                {"gate", "", "gate_proj"}, {"up", "", "up_proj"},
@@ -49,9 +56,11 @@ constexpr LeafName kGpt2[] = {
     {"qkv", "c_attn", ""}, {"output", "c_proj", ""}, {"up", "", "c_fc"}, {"down", "", "c_proj"}};
 
 const LeafName& leaf_of(Form form, std::string_view target) {
-  const auto names = form == Form::marian  ? std::span<const LeafName>(kMarian)
-                     : form == Form::llama ? std::span<const LeafName>(kLlama)
-                                           : std::span<const LeafName>(kGpt2);
+  const auto names = form == Form::marian     ? std::span<const LeafName>(kMarian)
+                     : form == Form::t5       ? std::span<const LeafName>(kT5)
+                     : form == Form::t5_gated ? std::span<const LeafName>(kT5Gated)
+                     : form == Form::llama    ? std::span<const LeafName>(kLlama)
+                                              : std::span<const LeafName>(kGpt2);
   for (const LeafName& leaf : names)
     if (leaf.target == target) return leaf;
   fail(ErrorCode::internal, kPeftOrigin, "there is no name for the target ", target);
@@ -71,6 +80,16 @@ std::string peft_name(Form form, const AdapterModule& module) {
                     : place.sublayer == Sublayer::cross_attention ? ".encoder_attn."
                                                                   : ".self_attn.",
                     leaf);
+    case Form::t5:
+    case Form::t5_gated: {
+      const bool encoder = place.stack == Stack::encoder;
+      return concat(encoder ? "encoder" : "decoder", ".block.", place.layer, ".layer.",
+                    place.sublayer == Sublayer::attention ? "0.SelfAttention."
+                    : attention                           ? "1.EncDecAttention."
+                    : encoder                             ? "1.DenseReluDense."
+                                                          : "2.DenseReluDense.",
+                    leaf);
+    }
     case Form::llama:
       return concat("model.layers.", place.layer, attention ? ".self_attn." : ".mlp.", leaf);
     case Form::gpt2:
@@ -113,7 +132,7 @@ Json peft_config(const ModelSpec& spec, const AdapterConfig& adapter) {
     modules.emplace_back(module_suffix(form, target));
   Json json;
   json["peft_type"] = "LORA";
-  json["task_type"] = form == Form::marian ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
+  json["task_type"] = spec.has_encoder() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
   json["base_model_name_or_path"] = nullptr;
   json["r"] = adapter.rank;
   const auto whole = static_cast<int64_t>(adapter.alpha);

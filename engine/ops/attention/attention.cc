@@ -9,6 +9,7 @@
 #include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/packed_rows.h"
+#include "engine/ops/reduce/reduce.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
@@ -122,6 +123,12 @@ void fill_common(Params& p, const ops::AttentionOptions& options, const Attentio
   p.v_stride = tensors[2].strides()[0];
 }
 
+void set_bias(auto& p, const Tensor& bias) {
+  if (!bias.defined()) return;
+  p.bias = bias.raw();
+  p.bias_columns = bias.dim(1);
+}
+
 const int32_t* ints(const Tensor& tensor, int64_t offset = 0) {
   return static_cast<const int32_t*>(tensor.raw()) + offset;
 }
@@ -146,10 +153,33 @@ void add_columns(Context& context, const Tensor& part, const GradTarget& target,
 struct Saved {
   Sources sources;
   std::array<Tensor, 3> tensors;
-  Tensor out, lse, cu_q, cu_k;
+  Tensor out, lse, cu_q, cu_k, bias;
   AttentionRanges ranges;
   ops::AttentionOptions options;
 };
+
+// Where kernels leave the parts of the gradient of `bias`.
+Tensor zero_bias_parts(Context& context, const Saved& saved) {
+  const Tensor& bias = saved.bias;
+  const int64_t parts = attention_bias_parts(context.device().kind, saved.options.head_dim,
+                                             saved.ranges.sequences, saved.ranges.max_queries);
+  const Tensor zeros = context.empty({parts, bias.numel()}, stat_dtype(bias.dtype()));
+  context.backend().fill_zero(zeros.raw(), zeros.bytes());
+  return zeros;
+}
+
+// The sum of the parts is the gradient of input number `input`.
+void sum_bias_parts(Backward& b, size_t input, const Tensor& parts) {
+  const GradTarget target = b.target(input, parts.dtype());
+  ColumnSumParams p{};
+  p.dtype = parts.dtype();
+  p.accumulate = target.accumulate;
+  p.rows = parts.dim(0);
+  p.width = parts.dim(1);
+  p.x = parts.raw();
+  p.out = target.buffer.raw();
+  launch(b.context(), OpKernel::column_sum, kAttentionOp, p);
+}
 
 void attention_backward(Backward& b, const Saved& saved) {
   Context& context = b.context();
@@ -188,6 +218,12 @@ void attention_backward(Backward& b, const Saved& saved) {
   p.query_end = p.query_begin + 1;
   p.key_begin = ints(saved.cu_k);
   p.key_end = p.key_begin + 1;
+  set_bias(p, saved.bias);
+  Tensor bias_parts;
+  if (saved.bias.defined() && b.needs(count)) {
+    bias_parts = zero_bias_parts(context, saved);
+    p.bias_parts = bias_parts.raw();
+  }
   p.out = saved.out.raw();
   p.lse = saved.lse.raw();
   p.dout = dout.raw();
@@ -216,6 +252,7 @@ void attention_backward(Backward& b, const Saved& saved) {
   const uint32_t kernels = launch_noting(context, OpKernel::attention_backward, kAttentionOp, p);
   if (p.largest && (kernels >> static_cast<int>(AttentionKernel::cuda_cores) & 1) != 0)
     ops::Fp8Magnitudes::forget(context, targets[0].buffer);
+  if (bias_parts.defined()) sum_bias_parts(b, count, bias_parts);
   for (size_t role = 0; role < 3; ++role)
     if (grads[role].buffer.defined())
       add_columns(context, grads[role].buffer, targets[sources.of[role]], sources.column[role]);
@@ -237,6 +274,13 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   saved.options = options;
   saved.ranges = packed_ranges(context, kAttentionOp, cu_seqlens_q, q.tensor.dim(0), cu_seqlens_k,
                                k.tensor.dim(0), options);
+  check_distance_bias(context, kAttentionOp, q.tensor.dtype(), saved.ranges, options);
+  Tensor bias = options.distance_bias;
+  if (bias.defined()) {
+    bias = contiguous(context, bias);
+    saved.bias = bias.detach();
+    saved.options.distance_bias = {};
+  }
   // A window that no sequence fills changes nothing.
   if (saved.options.window >= saved.ranges.max_keys) saved.options.window = 0;
   saved.cu_q = cu_seqlens_q.detach();
@@ -257,7 +301,8 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
     sources.add(role, inputs[role]);
     saved.tensors[role] = inputs[role].tensor.detach();
   }
-  const bool wanted = context.needs_grad({inputs[0].tensor, inputs[1].tensor, inputs[2].tensor});
+  const bool wanted =
+      context.needs_grad({inputs[0].tensor, inputs[1].tensor, inputs[2].tensor, bias});
 
   const int64_t rows = q.tensor.dim(0);
   Tensor out = context.empty({rows, width}, q.tensor.dtype());
@@ -268,13 +313,15 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   p.query_end = p.query_begin + 1;
   p.key_begin = ints(saved.cu_k);
   p.key_end = p.key_begin + 1;
+  set_bias(p, saved.bias);
   p.out = out.raw();
   p.lse = wanted ? saved.lse.raw() : nullptr;
   launch_noting(context, OpKernel::attention_forward, kAttentionOp, p);
   if (!wanted) return out;
 
   saved.out = out.detach();
-  const std::vector<Tensor> tensors = sources.tensors;
+  std::vector<Tensor> tensors = sources.tensors;
+  if (bias.defined()) tensors.push_back(bias);
   for (Tensor& tensor : sources.tensors) tensor = tensor.detach();
   Tensor* const outputs[] = {&out};
   context.record(kAttentionOp, tensors, outputs,
@@ -283,6 +330,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
                   {"v", inputs[2].tensor},
                   {"cu_seqlens_q", cu_seqlens_q},
                   {"cu_seqlens_k", cu_seqlens_k},
+                  {"distance_bias", bias},
                   {kResult, out}},
                  [saved = std::move(saved)](Backward& b) { attention_backward(b, saved); });
   return out;
@@ -306,6 +354,7 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
   }
   const AttentionRanges ranges =
       decode_ranges(context, op, rows, queries, key_begin, key_end, k.tensor.dim(0), options);
+  check_distance_bias(context, op, q.tensor.dtype(), ranges, options);
   if (!context.fused_kernels())
     return attention_padded(context, q, k, v, ranges,
                             {ints(queries), ints(queries, 1), ints(key_begin), ints(key_end)},
@@ -314,6 +363,8 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
   const std::array<Tensor, 3> tensors{with_dense_rows(context, q.tensor),
                                       with_dense_rows(context, k.tensor),
                                       with_dense_rows(context, v.tensor)};
+  Tensor bias = options.distance_bias;
+  if (bias.defined()) bias = contiguous(context, bias);
   Tensor out = context.empty({rows, options.heads * options.head_dim}, q.tensor.dtype());
   AttentionForwardParams p{};
   fill_common(p, options, ranges, tensors, {q.column, k.column, v.column});
@@ -321,6 +372,7 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
   p.query_end = p.query_begin + 1;
   p.key_begin = ints(key_begin);
   p.key_end = ints(key_end);
+  set_bias(p, bias);
   p.out = out.raw();
   launch_noting(context, OpKernel::attention_forward, op, p);
   return out;

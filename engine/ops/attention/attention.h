@@ -14,10 +14,13 @@
 // window (with causal; 0: none): key j is masked for query i as well when j <= i + keys - queries -
 // window. A query sees at most `window` keys, the last one included (Beltagy et al., arXiv
 // 2004.05150; Jiang et al., arXiv 2310.06825). Kernels skip tiles outside of the window.
-// Dropout acts on the probabilities; its element number is (query row * heads + head) *
-// dropout_key_stride(max_keys) + key, where the key counts inside the sequence.
-// Saved for backward: the output and the log-sum-exp of each row [Tq, heads]. Probabilities are
-// recomputed (Dao et al., arXiv 2205.14135); nothing of size S x S is kept.
+// distance_bias [heads, 2 n - 1]: the element of head h in column n - 1 + j - (i + keys - queries)
+// is added to the scaled score of query i and key j, as with relative position biases (Raffel et
+// al., arXiv 1910.10683). n is at least the length of the longest sequence. Dropout acts on the
+// probabilities; its element number is (query row * heads + head) * dropout_key_stride(max_keys) +
+// key, where the key counts inside the sequence. Saved for backward: the output and the log-sum-exp
+// of each row [Tq, heads]. Probabilities are recomputed (Dao et al., arXiv 2205.14135); nothing of
+// size S x S is kept.
 #pragma once
 
 #include "engine/core/numeric/philox.h"
@@ -51,6 +54,8 @@ struct AttentionForwardParams {
   const void* k;
   const void* v;
   int64_t q_stride, k_stride, v_stride;  // elements from row to row
+  const void* bias;                      // distance_bias, contiguous, of `dtype`; null: none
+  int64_t bias_columns;                  // of it
   void* out;                             // [query_rows, heads * head_dim]
   void* lse;  // [query_rows, heads], natural log, stat_dtype(dtype); null when nothing is recorded
   uint32_t*
@@ -73,6 +78,11 @@ struct AttentionBackwardParams {
   const void* k;
   const void* v;
   int64_t q_stride, k_stride, v_stride;
+  const void* bias;  // as in forward
+  int64_t bias_columns;
+  // The gradient of `bias` in parts, stat_dtype(dtype) [parts, heads, bias_columns], which are zero
+  // and of which the kernels add to some: attention_bias_parts() of them. Null: not wanted.
+  void* bias_parts;
   const void* out;
   const void* lse;
   const void* dout;
@@ -121,6 +131,8 @@ struct AttentionOptions {
   // masked gives zeros. With a mask the scores of all heads are stored, as for
   // attention_reference. Not for attention_decode.
   Tensor mask;
+  // As above, of the dtype of q; it gets a gradient. Undefined: none.
+  Tensor distance_bias;
 
   int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };

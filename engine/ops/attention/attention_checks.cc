@@ -140,6 +140,20 @@ void check_attention_mask(const Context& context, std::string_view op, DType dty
           ", where each may be 1, got ", mask.shape());
 }
 
+void check_distance_bias(const Context& context, std::string_view op, DType dtype,
+                         const AttentionRanges& ranges, const ops::AttentionOptions& options) {
+  if (!options.distance_bias.defined()) return;
+  const Tensor& bias = options.distance_bias;
+  check_input(context, op, "distance_bias", bias);
+  require(bias.dtype() == dtype, ErrorCode::dtype_mismatch, op, "distance_bias must be ",
+          dtype_name(dtype), " as q, got ", dtype_name(bias.dtype()));
+  const int64_t longest = std::max<int64_t>({1, ranges.max_queries, ranges.max_keys});
+  require(bias.rank() == 2 && bias.dim(0) == options.heads && bias.dim(1) % 2 == 1 &&
+              bias.dim(1) >= 2 * longest - 1,
+          ErrorCode::shape_mismatch, op, "distance_bias must be [", options.heads, ", 2 n - 1], n ",
+          longest, " or more, got ", bias.shape());
+}
+
 double attention_scale(const ops::AttentionOptions& options) {
   return options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(options.head_dim));
 }

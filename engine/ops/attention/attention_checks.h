@@ -46,6 +46,10 @@ AttentionRanges decode_ranges(const Context& context, std::string_view op, int64
 void check_attention_mask(const Context& context, std::string_view op, DType dtype,
                           const AttentionRanges& ranges, const ops::AttentionOptions& options);
 
+// Throws unless the biases of distances in the options are undefined or fit `ranges`.
+void check_distance_bias(const Context& context, std::string_view op, DType dtype,
+                         const AttentionRanges& ranges, const ops::AttentionOptions& options);
+
 double attention_scale(const ops::AttentionOptions& options);
 
 namespace ops {

@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         const int key = k0 + tx + 16 * j;
-        s[i][j] = key >= first && key < visible ? __fmul_rn(s[i][j], a.scale) : -INFINITY;
+        s[i][j] = key >= first && key < visible ? item.score<T>(a, s[i][j], query, key) : -INFINITY;
         high = fmaxf(high, s[i][j]);
       }
       high = across_columns(high, [](float x, float y) { return fmaxf(x, y); });
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // Probabilities with dropout and gradients of the scores of one tile, both [query, key], from q k^T
 // and dout v^T.
-template <int N>
+template <class T, int N>
 __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
                                                 const AttentionItem& item, int q0, int k0,
                                                 const float (&s)[N][N], const float (&dp)[N][N],
@@ -254,7 +254,7 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
       if (key >= first && key < visible) {
         // The score is rounded as it was in forward: the rest of its error cancels with the error
         // of log_sum, and the only key of a row gets exactly 1.
-        p = expf(__fmul_rn(s[i][j], a.scale) - log_sum);
+        p = expf(item.score<T>(a, s[i][j], query, key) - log_sum);
         float gradient = dp[i][j], dropped = p;
         if (a.dropout.threshold != 0) {
           const float factor = dropout_factor_at(a.dropout, item.dropout_row(a, query) + key);
@@ -271,6 +271,20 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
       ds_tile[place] = ds;
     }
   }
+}
+
+// Adds the diagonals of a tile of gradients of scores to the block's part of the gradient of the
+// biases: the distance is the same along each.
+template <int Tile>
+__device__ __forceinline__ void add_diagonals(const AttentionProblem& a, const AttentionItem& item,
+                                              int q0, int k0, const float* ds_tile, float* part) {
+  const int diagonal = static_cast<int>(threadIdx.x) - (Tile - 1);  // key - query, in the tile
+  const int column = item.bias_column(a, q0, k0) + diagonal;
+  if (diagonal >= Tile || column < 0 || column >= a.bias_columns) return;
+  float sum = 0;
+  const int first = max(0, -diagonal), end = Tile - max(0, diagonal);
+  for (int i = first; i < end; ++i) sum += ds_tile[i * score_pitch(Tile) + i + diagonal];
+  part[column] += sum / a.scale;
 }
 
 // A block for each tile of keys.
@@ -321,7 +335,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     float s[N][N], dp[N][N];
     dot_rows<N>(q_tile, k_tile, pitch, width, s);
     dot_rows<N>(dout_tile, v_tile, pitch, width, dp);
-    score_gradients<N>(a, item, q0, k0, s, dp, lse, delta, p_tile, ds_tile);
+    score_gradients<T, N>(a, item, q0, k0, s, dp, lse, delta, p_tile, ds_tile);
     __syncthreads();
     if (g.dv) multiply_tile<N, Groups>(p_tile, 1, kScorePitch, queries, dout_tile, pitch, dv);
     if (g.dk) multiply_tile<N, Groups>(ds_tile, 1, kScorePitch, queries, q_tile, pitch, dk);
@@ -382,13 +396,19 @@ __global__ void __launch_bounds__(kThreads, 1)
     float s[N][N], dp[N][N];
     dot_rows<N>(q_tile, k_tile, pitch, width, s);
     dot_rows<N>(dout_tile, v_tile, pitch, width, dp);
-    score_gradients<N>(a, item, q0, k0, s, dp, lse, delta, nullptr, ds_tile);
+    score_gradients<T, N>(a, item, q0, k0, s, dp, lse, delta, nullptr, ds_tile);
     __syncthreads();
+    if (g.bias_parts)
+      add_diagonals<Tile>(
+          a, item, q0, k0, ds_tile,
+          g.bias_parts +
+              ((item.sequence * tiles + item.tile) * a.heads + item.head) * a.bias_columns);
     multiply_tile<N, Groups>(ds_tile, kScorePitch, 1, keys, k_tile, pitch, dq);
   }
-  store_tile<T, N, Groups>(dq, one, queries, width, g.accumulate_dq,
-                           static_cast<T*>(g.dq) + (item.query + q0) * g.dq_stride + column,
-                           g.dq_stride);
+  if (g.dq)
+    store_tile<T, N, Groups>(dq, one, queries, width, g.accumulate_dq,
+                             static_cast<T*>(g.dq) + (item.query + q0) * g.dq_stride + column,
+                             g.dq_stride);
 }
 
 // delta = sum_j P_ij dP_ij = dO_i . O_i of each row and head, with dropout too (Dao et al., arXiv
@@ -436,7 +456,7 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, cons
   int32_t result = kSuccess;
   if ((p.dk || p.dv) && p.max_keys > 0)
     result = run(key_gradients_kernel<T, Tile, Groups>, p.max_keys);
-  if (result == kSuccess && p.dq && p.max_queries > 0)
+  if (result == kSuccess && (p.dq || p.bias_parts) && p.max_queries > 0)
     result = run(query_gradients_kernel<T, Tile, Groups>, p.max_queries);
   return result;
 }

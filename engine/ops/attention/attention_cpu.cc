@@ -99,6 +99,23 @@ int64_t first_visible(const Params& p, const Item& item, int64_t query) {
   return std::clamp<int64_t>(query + item.keys - item.queries + 1 - p.window, 0, item.keys);
 }
 
+// The biases of the keys of a query, from number 0 on; null: none.
+template <class T, class Params>
+const T* bias_row(const Params& p, const Item& item, int64_t query) {
+  if (!p.bias) return nullptr;
+  const int64_t zero = p.bias_columns / 2 - (query + item.keys - item.queries);
+  return static_cast<const T*>(p.bias) + item.head * p.bias_columns + zero;
+}
+
+// Where their gradient goes.
+template <class T>
+T* bias_part(const AttentionBackwardParams& p, const Item& item, int64_t query) {
+  if (!p.bias_parts) return nullptr;
+  const int64_t zero = p.bias_columns / 2 - (query + item.keys - item.queries);
+  return static_cast<T*>(p.bias_parts) + (item.sequence * p.heads + item.head) * p.bias_columns +
+         zero;
+}
+
 // Dropout factors of the rows of a tile of probabilities.
 template <class T>
 class TileDropout {
@@ -133,11 +150,12 @@ struct RowState {
   T maximum, sum;
 };
 
-// Turns a row of scores into exp(scale * score - maximum), zeros after `visible`, and returns the
-// new statistics. `shrink` receives the factor for everything gathered before.
+// Turns a row of scores into exp(scale * score + bias - maximum), zeros after `visible`, and
+// returns the new statistics. bias: of the row, or null. `shrink` receives the factor for
+// everything gathered before.
 template <class T>
-RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor, RowState<T> state,
-                        T& shrink) {
+RowState<T> softmax_row(T* row, const T* bias, int64_t visible, int64_t padded, T scale_factor,
+                        RowState<T> state, T& shrink) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, scale_factor);
   const auto masked = hn::Set(d, -std::numeric_limits<T>::infinity());
@@ -145,7 +163,9 @@ RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor,
   for (int64_t j = 0; j < padded; j += lanes(d)) {
     const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
     const auto mask = hn::FirstN(d, static_cast<size_t>(inside));
-    const auto score = hn::IfThenElse(mask, hn::Mul(hn::LoadU(d, row + j), scale), masked);
+    auto scaled = hn::Mul(hn::LoadU(d, row + j), scale);
+    if (bias) scaled = hn::Add(scaled, load_n(d, bias + j, inside));
+    const auto score = hn::IfThenElse(mask, scaled, masked);
     maximum = hn::Max(maximum, score);
     hn::StoreU(score, d, row + j);
   }
@@ -216,7 +236,7 @@ void one_query(const AttentionForwardParams& p, Item item) {
   for (int64_t j = 0; j < item.keys; ++j) scores[j] = dot(q, k + j * p.k_stride, width);
   T shrink;
   const RowState<T> state =
-      softmax_row(scores, item.keys, padded, static_cast<T>(p.scale),
+      softmax_row(scores, bias_row<T>(p, item, 0), item.keys, padded, static_cast<T>(p.scale),
                   RowState<T>{std::numeric_limits<T>::lowest(), T{0}}, shrink);
   if (state.sum == 0) return std::fill(out, out + width, T{0});
   const T factor = T{1} / state.sum;
@@ -282,8 +302,10 @@ void forward_item(const AttentionForwardParams& p, const Item& item, bool one_qu
           std::fill(row, row + std::min(hidden, keys),
                     static_cast<T>(p.scale > 0 ? -HUGE_VAL : HUGE_VAL));
         T shrink;
-        state[i] = softmax_row(row, visible_keys(p, item, q0 + i, k0, keys), padded_keys,
-                               static_cast<T>(p.scale), state[i], shrink);
+        const T* bias = bias_row<T>(p, item, q0 + i);
+        state[i] =
+            softmax_row(row, bias ? bias + k0 : nullptr, visible_keys(p, item, q0 + i, k0, keys),
+                        padded_keys, static_cast<T>(p.scale), state[i], shrink);
         if (!first && shrink != 1) {
           T* sum = gathered + i * padded_width;
           map(sum, sum, padded_width, [&](auto, auto x) { return hn::Mul(x, hn::Set(d, shrink)); });
@@ -384,12 +406,15 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
         // The probability of an only key is constant: the difference below would be rounding errors
         // of two sums.
         const bool only_key = visible_keys(p, item, q0 + i, 0, item.keys) - first_key == 1;
+        const T* bias = bias_row<T>(p, item, q0 + i);
+        T* bias_gradient = bias_part<T>(p, item, q0 + i);
         for (int64_t j = 0; j < padded_keys; j += lanes(d)) {
           const int64_t inside = std::clamp<int64_t>(visible - j, 0, lanes(d));
           auto mask = hn::FirstN(d, static_cast<size_t>(inside));
           if (j < hidden) mask = hn::AndNot(hn::FirstN(d, static_cast<size_t>(hidden - j)), mask);
           // Rounded as in forward, where lse was made of it.
-          const auto score = hn::Mul(hn::LoadU(d, row + j), scale);
+          auto score = hn::Mul(hn::LoadU(d, row + j), scale);
+          if (bias) score = hn::Add(score, load_n(d, bias + k0 + j, inside));
           const auto probability = hn::IfThenElseZero(mask, exp(d, hn::Sub(score, log_sum)));
           auto gradient = hn::LoadU(d, drow + j);
           auto dropped = probability;
@@ -399,9 +424,14 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
             gradient = hn::Mul(gradient, factor);
           }
           hn::StoreU(dropped, d, row + j);
-          const auto dscore = hn::Mul(hn::Mul(probability, hn::Sub(gradient, row_delta)), scale);
+          const auto dscore = hn::Mul(probability, hn::Sub(gradient, row_delta));
           const auto moves = only_key ? hn::FirstN(d, 0) : mask;
-          hn::StoreU(hn::IfThenElseZero(moves, dscore), d, drow + j);
+          if (bias_gradient) {
+            T* sum = bias_gradient + k0 + j;
+            store_n(hn::Add(load_n(d, sum, inside), hn::IfThenElseZero(moves, dscore)), d, sum,
+                    inside);
+          }
+          hn::StoreU(hn::IfThenElseZero(moves, hn::Mul(dscore, scale)), d, drow + j);
         }
       }
       if (p.dv) {
@@ -443,6 +473,7 @@ int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p
     c.queries = 1;
     c.keys = p.max_keys;
     c.dropout = p.dropout.active();
+    c.bias = p.bias != nullptr;
     c.saves_lse = p.lse != nullptr;
     const AttentionKernelRow* row = attention_kernel(c);
     const bool one_query_kernel = row && row->kernel == AttentionKernel::one_query;

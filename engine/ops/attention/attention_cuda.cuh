@@ -26,6 +26,8 @@ struct AttentionProblem {
   const int32_t* key_begin;
   const int32_t* key_end;
   int64_t q_stride, k_stride, v_stride;
+  const void* bias;  // of distances, or null
+  int bias_columns;
 
   template <class Params>
   static AttentionProblem of(const DeviceState& device, const Params& p) {
@@ -44,7 +46,9 @@ struct AttentionProblem {
             p.key_end,
             p.q_stride,
             p.k_stride,
-            p.v_stride};
+            p.v_stride,
+            p.bias,
+            static_cast<int>(p.bias_columns)};
   }
 };
 
@@ -105,6 +109,21 @@ struct AttentionItem {
   __device__ __forceinline__ int seen_below(const AttentionProblem& a, int j) const {
     return Windowed ? seen_below(a, j) : queries;
   }
+  // Column of the bias of query i and key j.
+  __device__ __forceinline__ int bias_column(const AttentionProblem& a, int i, int j) const {
+    return a.bias_columns / 2 + j - (i + keys - queries);
+  }
+  // The scaled score of query i and key j, with the bias that the problem has. Rounded after each
+  // step, so that forward and backward have the same. T: type of the bias.
+  template <class T>
+  __device__ __forceinline__ float score(const AttentionProblem& a, float product, int i,
+                                         int j) const {
+    const float scaled = __fmul_rn(product, a.scale);
+    if (!a.bias) return scaled;
+    const int column = min(max(bias_column(a, i, j), 0), a.bias_columns - 1);
+    return __fadd_rn(scaled,
+                     to_float(static_cast<const T*>(a.bias)[head * a.bias_columns + column]));
+  }
   // Number of the dropout element of key 0 of query i: a multiple of 32.
   __device__ __forceinline__ uint64_t dropout_row(const AttentionProblem& a, int i) const {
     return static_cast<uint64_t>(((query + i) * a.heads + head) * a.dropout_key_stride);
@@ -117,6 +136,7 @@ struct AttentionGradients {
   int64_t dq_stride, dk_stride, dv_stride;
   bool accumulate_dq, accumulate_dk, accumulate_dv;
   uint32_t* largest;
+  float* bias_parts;  // [parts, heads, bias_columns] of the gradient of the biases, or null
 };
 
 inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) {
@@ -129,7 +149,8 @@ inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) 
           p.accumulate_dq,
           p.accumulate_dk,
           p.accumulate_dv,
-          p.largest};
+          p.largest,
+          static_cast<float*>(p.bias_parts)};
 }
 
 // run(std::bool_constant<Windowed>{}): a kernel without a window is the code of one that knows

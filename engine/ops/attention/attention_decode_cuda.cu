@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int k0 = item.first(a, 0) + 32 * warp; k0 < item.keys; k0 += kThreads) {
     const int key = k0 + lane;
     const float score =
-        key < item.keys ? a.scale * dot(k + key * a.k_stride, query, width, vectors) : -INFINITY;
+        key < item.keys ? item.score<T>(a, dot(k + key * a.k_stride, query, width, vectors), 0, key)
+                        : -INFINITY;
     const float high = fmaxf(maximum, warp_reduce<Max>(score));
     const float p = expf(score - high);
     const float shrink = expf(maximum - high);

@@ -42,6 +42,7 @@ struct AttentionCase {
   bool dropout = false;
   bool causal = false;
   bool window = false;     // shorter than the longest sequence
+  bool bias = false;       // of distances
   bool saves_lse = false;  // forward: a backward will follow
   bool aligned = true;     // every row of q, k, v, and so on begins at a multiple of 16 bytes
   bool scale_positive = true;
@@ -70,6 +71,7 @@ struct AttentionKernelRow {
   Bounds queries, keys;   // of the longest sequence
   bool dropout;           // also with dropout
   bool window = true;     // also with a window
+  bool bias = false;      // also with biases of distances
   // Conditions that few rows have.
   bool causal = false;
   bool hopper = false;  // compute capability 9.0
@@ -85,9 +87,10 @@ struct AttentionKernelRow {
            (dtypes & dtype_bit(c.dtype)) != 0 && head_dim.contains(c.head_dim) &&
            c.head_dim % head_dim_step == 0 && queries.contains(c.queries) &&
            keys.contains(c.keys) && (dropout || !c.dropout) && (window || !c.window) &&
-           (!causal || c.causal) && (!hopper || c.hopper) && shared_memory <= c.shared_memory &&
-           (!aligned || c.aligned) && (!scale_positive || c.scale_positive) &&
-           (!tensor_maps || c.tensor_maps) && (!inference_only || !c.saves_lse);
+           (bias || !c.bias) && (!causal || c.causal) && (!hopper || c.hopper) &&
+           shared_memory <= c.shared_memory && (!aligned || c.aligned) &&
+           (!scale_positive || c.scale_positive) && (!tensor_maps || c.tensor_maps) &&
+           (!inference_only || !c.saves_lse);
   }
 };
 
@@ -118,6 +121,15 @@ constexpr int64_t cuda_cores_rows(int64_t head_dim, bool backward, int64_t share
   return rows;
 }
 
+// The most parts in which kernels leave the gradient of biases of distances: cuda_cores has one for
+// each tile of queries, the CPU one for each sequence.
+constexpr int64_t attention_bias_parts(DeviceKind device, int64_t head_dim, int64_t sequences,
+                                       int64_t max_queries) {
+  if (device == DeviceKind::cpu) return sequences;
+  const int64_t rows = cuda_cores_rows(head_dim, true, cuda::kLeastSharedMemory);
+  return sequences * ((max_queries + rows - 1) / rows);
+}
+
 namespace attention_table {
 
 inline constexpr auto kCuda = DeviceKind::cuda, kCpu = DeviceKind::cpu;
@@ -138,7 +150,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .device = attention_table::kCuda, .forward = true, .backward = false,
      .dtypes = attention_table::kF32 | attention_table::kBf16,
      .head_dim = {1, kCudaHeadDim}, .head_dim_step = 1,
-     .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false,
+     .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false, .bias = true,
      .shared_memory = attention_table::kOfEveryCard},
 
     {.kernel = AttentionKernel::short_mma, .name = "short_mma",
@@ -219,6 +231,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kF32 | attention_table::kBf16,
      .head_dim = {1, kCudaHeadDim}, .head_dim_step = 1,
      .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true,
+     .bias = true,
      .shared_memory = attention_table::kOfEveryCard},
 
     // On the CPU the choice is made for each sequence, with its own number of queries.
@@ -227,7 +240,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .device = attention_table::kCpu, .forward = true, .backward = false,
      .dtypes = attention_table::kF32 | attention_table::kF64,
      .head_dim = {1}, .head_dim_step = 1,
-     .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false,
+     .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false, .bias = true,
      .inference_only = true},
 
     {.kernel = AttentionKernel::tiles, .name = "tiles",
@@ -235,7 +248,8 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .device = attention_table::kCpu, .forward = true, .backward = true,
      .dtypes = attention_table::kF32 | attention_table::kF64,
      .head_dim = {1}, .head_dim_step = 1,
-     .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true},
+     .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true,
+     .bias = true},
     // clang-format on
 };
 

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "engine/ops/attention/attention_checks.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
+#include "engine/ops/embedding/embedding.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/masks/masks.h"
 #include "engine/ops/matmul/matmul.h"
@@ -91,6 +94,32 @@ MaskParts parts_of(Context& context, const Tensor& mask, DType dtype) {
   return parts;
 }
 
+// [sequences, heads, queries, keys], of `bias` [heads, columns].
+Tensor padded_bias(Context& context, const Tensor& bias, const AttentionRanges& ranges,
+                   const AttentionRows& rows, int64_t queries, int64_t keys) {
+  const auto host = [&](const int32_t* values) {
+    std::vector<int32_t> copy(static_cast<size_t>(ranges.sequences));
+    context.backend().copy_to_host(copy.data(), values, copy.size() * sizeof(int32_t));
+    return copy;
+  };
+  const std::vector<int32_t> query_begin = host(rows.query_begin), query_end = host(rows.query_end),
+                             key_begin = host(rows.key_begin), key_end = host(rows.key_end);
+  const int64_t last = bias.dim(1) - 1;
+  std::vector<int32_t> columns;
+  for (size_t s = 0; s < query_begin.size(); ++s) {
+    const int64_t more = key_end[s] - key_begin[s] - (query_end[s] - query_begin[s]);
+    for (int64_t i = 0; i < queries; ++i)
+      for (int64_t j = 0; j < keys; ++j)
+        columns.push_back(
+            static_cast<int32_t>(std::clamp<int64_t>(last / 2 + j - i - more, 0, last)));
+  }
+  const Tensor picked =
+      embedding(context, context.from_values<int32_t>(columns, {std::ssize(columns)}),
+                contiguous(context, transpose(context, bias, 0, 1)));
+  const Tensor by_pair = reshape(context, picked, {ranges.sequences, queries, keys, bias.dim(0)});
+  return transpose(context, transpose(context, by_pair, 1, 3), 2, 3);
+}
+
 }  // namespace
 
 Tensor attention_padded(Context& context, const AttentionInput& q, const AttentionInput& k,
@@ -134,6 +163,9 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
   const Shape by_head{ranges.sequences, heads, length, keys};
   Tensor scaled = reshape(context, scale(context, scores, attention_scale(options)), by_head);
   if (given.bias.defined()) scaled = add(context, scaled, given.bias);
+  if (options.distance_bias.defined())
+    scaled = add(context, scaled,
+                 padded_bias(context, options.distance_bias, ranges, rows, length, keys));
   Tensor probabilities = masked_softmax(context, scaled, visible);
   if (options.dropout.active())
     probabilities = multiply(context, probabilities,
@@ -155,6 +187,7 @@ Tensor attention_reference(Context& context, const AttentionInput& q, const Atte
   const AttentionRanges ranges = packed_ranges(context, "attention", cu_seqlens_q, q.tensor.dim(0),
                                                cu_seqlens_k, k.tensor.dim(0), options);
   check_attention_mask(context, "attention", q.tensor.dtype(), ranges, options);
+  check_distance_bias(context, "attention", q.tensor.dtype(), ranges, options);
   const int32_t* queries = cu_seqlens_q.data<int32_t>();
   const int32_t* keys = cu_seqlens_k.data<int32_t>();
   return attention_padded(context, q, k, v, ranges, {queries, queries + 1, keys, keys + 1},

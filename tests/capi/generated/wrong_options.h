@@ -66,6 +66,9 @@
   wrong("rope_local_theta", rope_local_theta, -1) \
   wrong("rope_local_theta", rope_local_theta, NAN) \
   wrong("sandwich_norm", sandwich_norm, 2) \
+  wrong("relative_buckets", relative_buckets, -1) \
+  wrong("relative_distance", relative_distance, -1) \
+  wrong("separate_output", separate_output, 2) \
   wrong("precision", precision, 99) \
   /* the end */
 

@@ -20,6 +20,9 @@ _mbart = dict(d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, encod
               encoder_ffn_dim=FFN, decoder_ffn_dim=FFN, dropout=0.0, activation_function="gelu")
 _learned = dict(architecture="encoder-decoder", learned_positions=True, activation="gelu_erf", encoder_layers=LAYERS, norm="layer",
                 positions="standard", ffn="plain", biases=True, output_bias=False)
+_t5 = dict(d_model=WIDTH, num_layers=LAYERS, num_heads=HEADS, d_ff=FFN, dropout_rate=0.0, layer_norm_epsilon=1e-5)
+_relative = dict(architecture="encoder-decoder", encoder_layers=LAYERS, positions="standard", embedding_scale=1.0, attention_scale=1.0,
+                 output_bias=False)
 YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=8, beta_fast=2, beta_slow=0.1)
 # Settings of the class of transformers, and settings of the engine's model.
 FORMS = {
@@ -57,6 +60,13 @@ FORMS = {
     "mbart": ("MBart", dict(**_mbart, scale_embedding=True), _learned),
     # BART's norms come after the blocks.
     "bart": ("Bart", dict(**_mbart, scale_embedding=False), dict(**_learned, pre_norm=False, embedding_scale=1.0)),
+    # Distances of 4 and 5 share a bucket with larger ones.
+    "t5": ("T5", dict(**_t5, d_kv=WIDTH // HEADS, relative_attention_num_buckets=8, relative_attention_max_distance=6),
+           dict(**_relative, activation="relu", ffn="plain", logits_divisor=WIDTH**0.5, relative_buckets=8, relative_distance=6)),
+    "t5-gated": ("T5", dict(**_t5, d_kv=6, feed_forward_proj="gated-gelu", tie_word_embeddings=False, relative_attention_num_buckets=5,
+                            relative_attention_max_distance=4),
+                 dict(**_relative, activation="gelu", ffn="geglu", head_width=6, relative_buckets=5, relative_distance=4,
+                      separate_output=True)),
 }
 
 
@@ -75,7 +85,10 @@ def made(kind, settings):
     if "d_model" in settings:
         config = getattr(transformers, kind + "Config")(vocab_size=VOCABULARY, pad_token_id=None, max_position_embeddings=POSITIONS, **settings)
         config._attn_implementation = "eager"
-        return getattr(transformers, kind + "ForConditionalGeneration")(config).train()
+        model = getattr(transformers, kind + "ForConditionalGeneration")(config).train()
+        if settings.get("tie_word_embeddings") is False:  # transformers ties the matrices of a new T5 in any case
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        return model
     config = getattr(transformers, kind + "Config")(
         vocab_size=VOCABULARY, pad_token_id=None, hidden_size=WIDTH, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, **{"rope_parameters": dict(rope_type="default", rope_theta=10000.0)} | settings)
@@ -119,14 +132,45 @@ def encoder_decoder_parameters(named):
     return found
 
 
+def t5_parameters(named):
+    """As parameters()."""
+    found, cross = [("embedding.weight", ["shared.weight"])], []
+    for stack in ("encoder", "decoder"):
+        for i in range(LAYERS):
+            ours, theirs = f"{stack}.{i}.", f"{stack}.block.{i}.layer."
+            crosses = stack == "decoder"
+            ffn = theirs + ("2" if crosses else "1")
+            found.append((ours + "attention_norm.weight", [theirs + "0.layer_norm.weight"]))
+            found += [(ours + "cross_norm.weight", [theirs + "1.layer_norm.weight"])] if crosses else []
+            found += [(ours + "ffn_norm.weight", [ffn + ".layer_norm.weight"]),
+                      (ours + "attention.qkv.weight", [f"{theirs}0.SelfAttention.{part}.weight" for part in "qkv"]),
+                      (ours + "attention.output.weight", [theirs + "0.SelfAttention.o.weight"])]
+            if crosses:
+                found += [(ours + "cross.query.weight", [theirs + "1.EncDecAttention.q.weight"]),
+                          (ours + "cross.output.weight", [theirs + "1.EncDecAttention.o.weight"])]
+                cross += [f"{theirs}1.EncDecAttention.{part}.weight" for part in "kv"]
+            found += [(ours + "ffn.gate_up.weight", [f"{ffn}.DenseReluDense.wi_{part}.weight" for part in "01"]),
+                      (ours + "ffn.up.weight", [ffn + ".DenseReluDense.wi.weight"]),
+                      (ours + "ffn.down.weight", [ffn + ".DenseReluDense.wo.weight"])]
+    found += [(stack + ".norm.weight", [stack + ".final_layer_norm.weight"]) for stack in ("encoder", "decoder")]
+    found += [(stack + ".relative_positions.weight", [stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"])
+              for stack in ("encoder", "decoder")]
+    found += [("decoder.cross_kv.weight", cross), ("output.weight", ["lm_head.weight"])]
+    found = [(ours, [named.pop(name) for name in theirs]) for ours, theirs in found if theirs[0] in named]
+    assert not named, sorted(named)
+    return found
+
+
 def rows_of(name, tensor):
     """Those that the engine has: the first two rows of the table of positions are never read."""
-    return tensor[2:] if name.endswith("positions.weight") else tensor
+    return tensor[2:] if name.endswith("positions.weight") and not name.endswith("relative_positions.weight") else tensor
 
 
 def parameters(model):
     """[(name in the engine, the parameters of the class whose rows follow each other in it)], in the engine's order."""
     named = dict(model.named_parameters())
+    if model.config.model_type == "t5":
+        return t5_parameters(named)
     if model.config.is_encoder_decoder:
         return encoder_decoder_parameters(named)
     found = [("embedding.weight", ["model.embed_tokens.weight"])]

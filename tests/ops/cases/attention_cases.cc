@@ -36,6 +36,7 @@ struct AttentionCase {
   Shape mask = {};     // its rank 0: no mask
   bool added = false;  // the mask is an input, and some of it -infinity; else int32
   int64_t window = 0;
+  int64_t distances = 0;  // n of distance_bias [heads, 2 n - 1], the last input; 0: none
 
   int64_t width() const { return heads * head_dim; }
   int64_t kv_width() const { return (kv_heads > 0 ? kv_heads : heads) * head_dim; }
@@ -52,8 +53,11 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
     const int64_t width = c.width(), kv_width = c.kv_width();
     const int64_t tq = total(c.queries), tk = total(c.keys);
     switch (c.layout) {
-      case Layout::packed:
-        return std::vector<Tensor>{maker.uniform({tq, width + 2 * kv_width})};
+      case Layout::packed: {
+        std::vector<Tensor> inputs{maker.uniform({tq, width + 2 * kv_width})};
+        if (c.distances > 0) inputs.push_back(maker.uniform({c.heads, 2 * c.distances - 1}, -2, 2));
+        return inputs;
+      }
       case Layout::one:
         return std::vector<Tensor>{maker.uniform({tq, width + 1})};
       case Layout::packed_keys_values:
@@ -64,6 +68,7 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
         std::vector<Tensor> inputs{maker.uniform({tq, width}), maker.uniform({tk, kv_width}),
                                    maker.uniform({tk, kv_width})};
         if (c.added) inputs.push_back(maker.uniform(c.mask, -2, 2));
+        if (c.distances > 0) inputs.push_back(maker.uniform({c.heads, 2 * c.distances - 1}, -2, 2));
         return inputs;
       }
     }
@@ -78,6 +83,7 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
     options.scale = c.scale;
     options.window = c.window;
     options.dropout = c.dropout;
+    if (c.distances > 0) options.distance_bias = x.back();
     if (c.mask.rank() > 0) {
       InputMaker maker(context, x[0].dtype(), 33);
       const Tensor hidden =
@@ -112,6 +118,11 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
 AttentionCase with_mask(AttentionCase c, const Shape& mask, bool added) {
   c.mask = mask;
   c.added = added;
+  return c;
+}
+
+AttentionCase with_distances(AttentionCase c, int64_t distances) {
+  c.distances = distances;
   return c;
 }
 
@@ -196,6 +207,27 @@ OpCases attention_cases() {
       attention_case(
           "window, masked pairs",
           with_mask(with_window({2, 2, {4, 3}, {4, 3}, Layout::packed}, 2), {2, 2, 4, 4}, false)),
+      attention_case("distances, packed",
+                     with_distances({2, 3, {4, 6}, {4, 6}, Layout::packed}, 6)),
+      attention_case("distances, packed, causal, more of them than keys",
+                     with_distances({2, 4, {5, 3, 1}, {5, 3, 1}, Layout::packed, true, 1}, 9)),
+      attention_case(
+          "distances, other numbers of keys than of queries, dropout",
+          with_distances({2, 2, {3, 6, 2, 0}, {9, 4, 0, 3}, Layout::separate, false, 0.7, dropout},
+                         9)),
+      attention_case("distances over tiles",
+                     with_distances({1, 2, {70}, {131}, Layout::separate, false, 1}, 131)),
+      attention_case("distances over tiles, causal",
+                     with_distances({2, 1, {131, 67}, {131, 67}, Layout::packed, true, 1}, 140)),
+      attention_case(
+          "distances, grouped, window",
+          with_distances(with_window({4, 2, {6, 3}, {6, 3}, Layout::packed, true, 0, {}, 2}, 2),
+                         6)),
+      attention_case(
+          "distances, masked pairs",
+          with_distances(
+              with_mask({2, 2, {4, 3}, {4, 3}, Layout::packed, true}, {2, 2, 4, 4}, false), 4)),
+      attention_case("distances, empty batch", with_distances({2, 2, {}, {}}, 1)),
   };
 }
 

@@ -494,6 +494,64 @@ TEST_F(CudaAttention, WindowsEqualFloat64InManyEqualSequences) {
     }
 }
 
+// Biases of distances and their gradient, in float32 as on the CPU, and twice the same bits. Tiles
+// have 16 to 64 queries.
+TEST_F(CudaAttention, BiasesOfDistancesEqualTheCpus) {
+  const std::unique_ptr<Context> cpu = make_context({DeviceKind::cpu, 0}, 4);
+  struct Values {
+    std::vector<float> output, inputs, bias;
+  };
+  const auto run = [&](Context& context, const ops::AttentionOptions& given, const Batch& batch) {
+    std::vector<int32_t> bounds{0};
+    for (const SequenceLengths& lengths : batch) bounds.push_back(bounds.back() + lengths.queries);
+    const int64_t rows = bounds.back(), width = given.heads * given.head_dim;
+    PhiloxStream random(5, 2);
+    const auto drawn = [&](const Shape& shape, double limit) {
+      std::vector<float> values(static_cast<size_t>(element_count(shape)));
+      for (float& value : values) value = static_cast<float>(random.uniform(-limit, limit));
+      return context.from_values<float>(values, shape);
+    };
+    Tensor x = drawn({rows, 3 * width}, 0.5);
+    const Tensor upstream = drawn({rows, width}, 1);
+    ops::AttentionOptions options = given;
+    options.distance_bias = drawn({given.heads, 2 * 400 - 1}, 2);
+    set_requires_grad(x, true);
+    set_requires_grad(options.distance_bias, true);
+    const Tensor cu = context.from_values<int32_t>(bounds, {std::ssize(bounds)});
+    const Tensor y = ops::attention(context, {x, 0}, {x, width}, {x, 2 * width}, cu, cu, options);
+    context.backward(y, upstream);
+    return Values{context.values<float>(y), context.values<float>(grad_of(x)),
+                  context.values<float>(grad_of(options.distance_bias))};
+  };
+  const auto expect_near_to = [](const std::vector<float>& found, const std::vector<float>& wanted,
+                                 const char* what) {
+    ASSERT_EQ(found.size(), wanted.size()) << what;
+    float largest = 0;
+    for (const float value : wanted) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < found.size(); ++i)
+      ASSERT_NEAR(found[i], wanted[i], 2e-5 * largest) << what << " " << i;
+  };
+  for (const int64_t head_dim : {20, 64, 128, 256})
+    for (const bool causal : {false, true})
+      for (const bool dropout : {false, true}) {
+        ops::AttentionOptions options;
+        options.heads = 3;
+        options.head_dim = head_dim;
+        options.causal = causal;
+        options.scale = 1;
+        if (dropout) options.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
+        const Batch batch{{130, 130}, {1, 1}, {0, 0}, {64, 64}, {385, 385}};
+        const Values found = run(*context_, options, batch), again = run(*context_, options, batch),
+                     wanted = run(*cpu, options, batch);
+        SCOPED_TRACE(concat("head_dim ", head_dim, causal ? ", causal" : ""));
+        expect_near_to(found.output, wanted.output, "output");
+        expect_near_to(found.inputs, wanted.inputs, "gradient");
+        expect_near_to(found.bias, wanted.bias, "gradient of the biases");
+        EXPECT_EQ(found.bias, again.bias);
+        if (HasFatalFailure()) return;
+      }
+}
+
 // More tiles of equal sequences than a card has multiprocessors: blocks go from one to the next.
 TEST_F(CudaAttention, EqualsFloat64InManyEqualSequences) {
   for (const int32_t length : {256, 260})

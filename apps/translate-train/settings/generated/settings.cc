@@ -728,6 +728,9 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   if (c.full_attention_interval != 0) found.push_back({"full_attention_interval", c.full_attention_interval});
   if (c.rope_local_theta != 0) found.push_back({"rope_local_theta", c.rope_local_theta});
   if (c.sandwich_norm != 0) found.push_back({"sandwich_norm", c.sandwich_norm != 0});
+  if (c.relative_buckets != 0) found.push_back({"relative_buckets", c.relative_buckets});
+  if (c.relative_distance != 128) found.push_back({"relative_distance", c.relative_distance});
+  if (c.separate_output != 0) found.push_back({"separate_output", c.separate_output != 0});
   return found;
 }
 

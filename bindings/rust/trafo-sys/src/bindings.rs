@@ -25,6 +25,7 @@ pub const TRAFO_EXPORT_HF_PEGASUS: i32 = 7;
 pub const TRAFO_EXPORT_HF_M2M100: i32 = 8;
 pub const TRAFO_EXPORT_HF_MBART: i32 = 9;
 pub const TRAFO_EXPORT_HF_BART: i32 = 10;
+pub const TRAFO_EXPORT_HF_T5: i32 = 11;
 pub const TRAFO_EXPORT_WEIGHTS_BY_FORMAT: i32 = 0;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT32: i32 = 1;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT16: i32 = 2;
@@ -2286,13 +2287,13 @@ pub struct trafo_model_config {
     pub rope_magnitude: f64,
     #[doc = " The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all layers have\n them."]
     pub no_rope_interval: i64,
-    #[doc = " Factor of the embeddings of a decoder-lm (Granite), or of a model with learned_positions. Default 0: 1, in an\n encoder-decoder the root of width."]
+    #[doc = " Factor of the embeddings of a decoder-lm (Granite), or of a model with learned_positions or relative_buckets. Default 0: 1,\n in an encoder-decoder the root of width."]
     pub embedding_scale: f64,
-    #[doc = " Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of head_width."]
+    #[doc = " Factor of the scores of attention in a decoder-lm (Granite), or with relative_buckets (T5: 1). Default 0: 1 / the root of\n head_width."]
     pub attention_scale: f64,
     #[doc = " Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm (Granite). Default\n 1."]
     pub residual_scale: f64,
-    #[doc = " The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1."]
+    #[doc = " The logits of a decoder-lm are divided by it (Granite), or with relative_buckets (T5: the root of width). The last hidden\n states are divided, too. Default 1."]
     pub logits_divisor: f64,
     #[doc = " Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it."]
     pub sliding_window: i64,
@@ -2300,6 +2301,10 @@ pub struct trafo_model_config {
     pub full_attention_interval: i64,
     #[doc = " Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).\n Default 0: the angles of the other layers."]
     pub rope_local_theta: f64,
+    #[doc = " Buckets of distances of an encoder-decoder with relative position biases, as in T5: each stack learns a bias of attention\n scores for each bucket and head, which its layers share, and has no other positions. Such a model may have RMS norm, no\n biases, a gated ffn, embedding_scale, attention_scale and logits_divisor. Default 0: none."]
+    pub relative_buckets: i64,
+    #[doc = " Distance in tokens from which on all keys have the last bucket, with relative_buckets; above half of them. Default 128."]
+    pub relative_distance: i64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2308,7 +2313,7 @@ pub struct trafo_model_config {
     pub pre_norm: i32,
     #[doc = " 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1."]
     pub tied_embeddings: i32,
-    #[doc = " TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER."]
+    #[doc = " TRAFO_NORM_*. Norm of a decoder-lm, or with relative_buckets; other encoder-decoders have layer norm. Default\n TRAFO_NORM_LAYER."]
     pub norm: i32,
     #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD."]
     pub positions: i32,
@@ -2316,7 +2321,7 @@ pub struct trafo_model_config {
     pub fairseq_positions: i32,
     #[doc = " 1: both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their positions, as in\n mBART. Default 0."]
     pub learned_positions: i32,
-    #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN."]
+    #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm, or with relative_buckets. Default TRAFO_FFN_PLAIN."]
     pub ffn: i32,
     #[doc = " 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.\n Default 1."]
     pub biases: i32,
@@ -2338,12 +2343,16 @@ pub struct trafo_model_config {
     pub norm_outputs: i32,
     #[doc = " 1: the output of each block has a norm, before the residual connection adds it, in addition to the norm of its input\n (Gemma), in a model with RMS norm and pre_norm. Default 0."]
     pub sandwich_norm: i32,
+    #[doc = " 1: a model with relative_buckets and tied_embeddings has an output matrix that is not the embedding of source and target,\n as T5 1.1 and mT5 have. Default 0."]
+    pub separate_output: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 384usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 408usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2409,46 +2418,54 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, full_attention_interval) - 288usize];
     ["Offset of field: trafo_model_config::rope_local_theta"]
         [::core::mem::offset_of!(trafo_model_config, rope_local_theta) - 296usize];
+    ["Offset of field: trafo_model_config::relative_buckets"]
+        [::core::mem::offset_of!(trafo_model_config, relative_buckets) - 304usize];
+    ["Offset of field: trafo_model_config::relative_distance"]
+        [::core::mem::offset_of!(trafo_model_config, relative_distance) - 312usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 304usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 320usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 308usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 324usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 312usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 328usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 316usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 332usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 320usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 336usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 324usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 340usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
-        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 328usize];
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 344usize];
     ["Offset of field: trafo_model_config::learned_positions"]
-        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 332usize];
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 348usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 336usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 352usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 340usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 356usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 344usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 360usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 348usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 364usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 352usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 368usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 356usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 372usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 360usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 376usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 364usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 380usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 368usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 384usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 372usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 388usize];
     ["Offset of field: trafo_model_config::sandwich_norm"]
-        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 376usize];
+        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 392usize];
+    ["Offset of field: trafo_model_config::separate_output"]
+        [::core::mem::offset_of!(trafo_model_config, separate_output) - 396usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 380usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 400usize];
+    ["Offset of field: trafo_model_config::reserved"]
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 404usize];
 };
 unsafe extern "C" {
     #[must_use]

@@ -38,6 +38,9 @@
 #define TRAFO_EXPORT_HF_MBART      9
 /* BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE. */
 #define TRAFO_EXPORT_HF_BART       10
+/* T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with relative_buckets
+ * and RMS norm. */
+#define TRAFO_EXPORT_HF_T5         11
 
 /* How an export stores matrices. */
 #define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others. */

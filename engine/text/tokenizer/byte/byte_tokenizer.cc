@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "engine/core/argument_error.h"
 #include "engine/core/status.h"
@@ -15,12 +16,14 @@ namespace {
 constexpr int32_t kFirstByte = 3;
 constexpr int32_t kByteVocabulary = kFirstByte + 256;
 constexpr std::string_view kByteFile = "{\"tokenizer\": \"byte\"}\n";
+constexpr std::string_view kPadStartsFile = "{\"tokenizer\": \"byte\", \"start\": \"<pad>\"}\n";
 constexpr std::string_view kByteFileBegin = kByteFile.substr(0, kByteFile.size() - 2);
 
 }  // namespace
 
-ByteTokenizer::ByteTokenizer() : Model(kByteFile) {
-  special_ = {.bos = -1, .eos = 1, .pad = 0, .unk = 2};
+ByteTokenizer::ByteTokenizer(bool pad_starts) : Model(pad_starts ? kPadStartsFile : kByteFile) {
+  special_ = {.bos = -1, .eos = 1, .pad = kPad, .unk = 2};
+  if (pad_starts) std::swap(special_.bos, special_.pad);
   tokens_ = {"<pad>", "</s>", "<unk>"};
   for (int byte = 0; byte < 256; ++byte) {
     constexpr char kDigits[] = "0123456789ABCDEF";
@@ -60,10 +63,16 @@ bool is_byte_vocabulary(std::string_view file_bytes) {
   return file_bytes.starts_with(kByteFileBegin);
 }
 
+Tokenizer byte_vocabulary(bool pad_starts) {
+  return Tokenizer(std::make_shared<ByteTokenizer>(pad_starts));
+}
+
 Tokenizer load_byte_vocabulary(std::string_view file_bytes, std::string_view label) {
-  require(file_bytes == kByteFile, ErrorCode::corrupt_file, kTokenizerOrigin, label,
-          ": a byte vocabulary has no more than {\"tokenizer\": \"byte\"} and the end of the line");
-  return Tokenizer(std::make_shared<ByteTokenizer>());
+  const bool pad_starts = file_bytes == kPadStartsFile;
+  require(pad_starts || file_bytes == kByteFile, ErrorCode::corrupt_file, kTokenizerOrigin, label,
+          ": a byte vocabulary has no more than {\"tokenizer\": \"byte\"} or {\"tokenizer\": "
+          "\"byte\", \"start\": \"<pad>\"} and the end of the line");
+  return byte_vocabulary(pad_starts);
 }
 
 void validate_byte_vocabulary(const TokenizerTrainOptions& options) {

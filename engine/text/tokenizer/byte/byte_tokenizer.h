@@ -1,5 +1,6 @@
 // Bytes as tokens, with the ids of ByT5 (Xue et al., arXiv 2105.13626): pad 0, eos 1, unk 2, and
-// 3 + B for byte B of UTF-8. There is no bos. A text is never unknown.
+// 3 + B for byte B of UTF-8. There is no bos. A text is never unknown. In models of ByT5, decoders
+// start with <pad>, which is the bos of a second form of the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,9 @@ namespace trafo {
 class ByteTokenizer final : public Tokenizer::Model {
  public:
   static constexpr std::string_view kKind = "byte";
-  ByteTokenizer();
+  static constexpr int32_t kPad = 0;
+  // pad_starts: a decoder starts with <pad> and not with </s>.
+  explicit ByteTokenizer(bool pad_starts = false);
 
   std::string_view kind() const noexcept override { return kKind; }
   int32_t vocab_size() const noexcept override { return static_cast<int32_t>(tokens_.size()); }
@@ -30,8 +33,9 @@ class ByteTokenizer final : public Tokenizer::Model {
   std::vector<std::string> tokens_;  // "<pad>", "</s>", "<unk>", "<0x00>" to "<0xFF>"
 };
 
-// The functions of the row in tokenizer_kinds.cc. All byte vocabularies are the same, so the file
-// only says its kind.
+Tokenizer byte_vocabulary(bool pad_starts);
+
+// The functions of the row in tokenizer_kinds.cc. The file says the kind and the form.
 bool is_byte_vocabulary(std::string_view file_bytes);
 Tokenizer load_byte_vocabulary(std::string_view file_bytes, std::string_view label);
 void validate_byte_vocabulary(const TokenizerTrainOptions& options);

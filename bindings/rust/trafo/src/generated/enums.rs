@@ -25,6 +25,9 @@ pub enum ExportFormat {
     HfMbart,
     /// BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE.
     HfBart,
+    /// T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with
+    /// relative_buckets and RMS norm.
+    HfT5,
 }
 impl ExportFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -40,6 +43,7 @@ impl ExportFormat {
             ExportFormat::HfM2m100 => sys::TRAFO_EXPORT_HF_M2M100,
             ExportFormat::HfMbart => sys::TRAFO_EXPORT_HF_MBART,
             ExportFormat::HfBart => sys::TRAFO_EXPORT_HF_BART,
+            ExportFormat::HfT5 => sys::TRAFO_EXPORT_HF_T5,
         }
     }
 }
@@ -55,6 +59,7 @@ named! { ExportFormat:
     HfM2m100 = "hf-m2m100" | "hf_m2m100",
     HfMbart = "hf-mbart" | "hf_mbart",
     HfBart = "hf-bart" | "hf_bart",
+    HfT5 = "hf-t5" | "hf_t5",
 }
 /// How an export stores matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

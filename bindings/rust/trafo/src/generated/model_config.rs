@@ -26,13 +26,13 @@ named! { Architecture:
     EncoderDecoder = "encoder-decoder" | "encoder_decoder",
     DecoderLm = "decoder-lm" | "decoder_lm",
 }
-/// The norm of a decoder-lm.
+/// The norm of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Norm {
     /// Layer norm.
     Layer,
-    /// RMS norm, without biases. A decoder-lm only.
+    /// RMS norm, without biases.
     Rms,
 }
 impl Norm {
@@ -80,15 +80,15 @@ named! { Positions:
     Standard = "standard",
     Rotary = "rotary",
 }
-/// The feed-forward blocks of a decoder-lm.
+/// The feed-forward blocks of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FeedForward {
     /// Two linear layers with an activation between them.
     Plain,
-    /// A gated unit with SiLU. A decoder-lm only.
+    /// A gated unit with SiLU.
     Swiglu,
-    /// A gated unit with the tanh form of GELU, as in Gemma. A decoder-lm only.
+    /// A gated unit with the tanh form of GELU, as in Gemma and T5 1.1.
     Geglu,
 }
 impl FeedForward {
@@ -209,7 +209,8 @@ model_config! {
     ffn_dropout: f64 = same, same;
     /// Epsilon of the norms. Default 1e-5.
     norm_epsilon: f64 = same, same;
-    /// Norm of a decoder-lm; an encoder-decoder has layer norm. Default [`Norm::Layer`].
+    /// Norm of a decoder-lm, or with `relative_buckets`; other encoder-decoders have layer norm. Default
+    /// [`Norm::Layer`].
     norm: Norm = Norm::as_raw, Norm::from_raw;
     /// Positions of a decoder-lm. Default [`Positions::Standard`].
     positions: Positions = Positions::as_raw, Positions::from_raw;
@@ -219,7 +220,7 @@ model_config! {
     /// Whether both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their
     /// positions, as in mBART. Default false.
     learned_positions: bool = i32::from, from_flag;
-    /// Feed-forward blocks of a decoder-lm. Default [`FeedForward::Plain`].
+    /// Feed-forward blocks of a decoder-lm, or with `relative_buckets`. Default [`FeedForward::Plain`].
     ffn: FeedForward = FeedForward::as_raw, FeedForward::from_raw;
     /// Whether all linear layers have biases. A model with RMS norm may have `qkv_biases`, `attention_output_bias` and
     /// `ffn_biases` instead. Default true.
@@ -281,15 +282,17 @@ model_config! {
     /// The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all
     /// layers have them.
     no_rope_interval: usize = to_count, from_i64;
-    /// Factor of the embeddings of a decoder-lm (Granite), or of a model with `learned_positions`. Default 0: 1, in an
-    /// encoder-decoder the root of `width`.
+    /// Factor of the embeddings of a decoder-lm (Granite), or of a model with `learned_positions` or
+    /// `relative_buckets`. Default 0: 1, in an encoder-decoder the root of `width`.
     embedding_scale: f64 = same, same;
-    /// Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of `head_width`.
+    /// Factor of the scores of attention in a decoder-lm (Granite), or with `relative_buckets` (T5: 1). Default 0: 1 /
+    /// the root of `head_width`.
     attention_scale: f64 = same, same;
     /// Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm
     /// (Granite). Default 1.
     residual_scale: f64 = same, same;
-    /// The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1.
+    /// The logits of a decoder-lm are divided by it (Granite), or with `relative_buckets` (T5: the root of `width`).
+    /// The last hidden states are divided, too. Default 1.
     logits_divisor: f64 = same, same;
     /// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all
     /// before it.
@@ -303,6 +306,17 @@ model_config! {
     /// Whether the output of each block has a norm, before the residual connection adds it, in addition to the norm of
     /// its input (Gemma), in a model with RMS norm and `pre_norm`. Default false.
     sandwich_norm: bool = i32::from, from_flag;
+    /// Buckets of distances of an encoder-decoder with relative position biases, as in T5: each stack learns a bias of
+    /// attention scores for each bucket and head, which its layers share, and has no other positions. Such a model may
+    /// have RMS norm, no `biases`, a gated `ffn`, `embedding_scale`, `attention_scale` and `logits_divisor`. Default 0:
+    /// none.
+    relative_buckets: usize = to_count, from_i64;
+    /// Distance in tokens from which on all keys have the last bucket, with `relative_buckets`; above half of them.
+    /// Default 128.
+    relative_distance: usize = to_count, from_i64;
+    /// Whether a model with `relative_buckets` and `tied_embeddings` has an output matrix that is not the embedding of
+    /// source and target, as T5 1.1 and mT5 have. Default false.
+    separate_output: bool = i32::from, from_flag;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].
