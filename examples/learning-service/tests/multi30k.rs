@@ -4,8 +4,9 @@
 //!     cargo test --test multi30k -- --ignored --nocapture
 //!
 //! MULTI30K: the folder of train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz; without it, shared/data/multi30k beside the
-//! repository. MULTI30K_BASE: pairs that the base is trained on (8000). MULTI30K_ROUNDS: corrections of which each round begins
-//! ("250 1000 4000"). MULTI30K_UPDATES: of a base (1200).
+//! repository. MULTI30K_BASE: pairs that the base is trained on (3000). MULTI30K_ROUNDS: corrections with which each round begins
+//! ("1000 4000"). MULTI30K_UPDATES: of a base (500). MULTI30K_OPTIONS: of the service. Its default rate is for words that a base does
+//! not know ("--learning-rate 0.001 --share 0.5").
 
 mod common;
 
@@ -53,7 +54,7 @@ fn bleu(service: &Instance, test: &[Pair]) -> (f64, i64) {
 }
 
 fn recipe() -> Recipe {
-    let updates = setting("MULTI30K_UPDATES", "1200")[0];
+    let updates = setting("MULTI30K_UPDATES", "500")[0];
     Recipe { vocabulary: 4000, updates, ..Recipe::demo() }
 }
 
@@ -71,14 +72,19 @@ fn corrections_of_multi30k() {
     let data = std::env::var_os("MULTI30K").map_or_else(beside, PathBuf::from);
     let (all, test) = (pairs(&data, "train"), pairs(&data, "test_2016_flickr"));
     let regression = &pairs(&data, "val")[..400];
-    let rounds = setting("MULTI30K_ROUNDS", "250 1000 4000");
-    let (known, stream) = all.split_at(setting("MULTI30K_BASE", "8000")[0]);
+    let rounds = setting("MULTI30K_ROUNDS", "1000 4000");
+    let (known, stream) = all.split_at(setting("MULTI30K_BASE", "3000")[0]);
     println!("a base of {} pairs: {:?}", known.len(), recipe());
 
     let folder = TestFolder::new();
     let base = folder.path().join("base");
     let took = trained(&base, known, regression);
-    let service = Instance::start_on(&base, &folder.path().join("data"), &["--batch", "1000000"]);
+    let options = std::env::var("MULTI30K_OPTIONS");
+    let options = options.unwrap_or_else(|_| "--learning-rate 0.001 --share 0.5".into());
+    println!("the service: {options}");
+    let options: Vec<&str> =
+        ["--batch", "1000000"].into_iter().chain(options.split_whitespace()).collect();
+    let service = Instance::start_on(&base, &folder.path().join("data"), &options);
     let before = bleu(&service, &test).0;
     println!("base: {took:.0} s, BLEU {before:.2}");
     let (mut sent, mut last) = (0, before);
