@@ -19,13 +19,13 @@ const MOST_SEQUENCES: usize = 32;
 /// Ended sequences whose KV cache stays, for the next turn of a conversation.
 const KEPT: usize = 8;
 
-/// What is continued.
+/// Prompts of a request.
 pub enum Prompts {
     Texts(Vec<String>),
     Ids(Vec<Vec<i32>>),
 }
 
-/// What a token adds to one of the sequences of a request.
+/// Text that a token adds to one of the sequences of a request.
 #[derive(Debug)]
 pub struct Piece {
     /// Number of the sequence, prompt by prompt.
@@ -51,7 +51,7 @@ pub struct LanguageModel {
     /// Name of its folder.
     pub name: String,
     pub tokenizer: Tokenizer,
-    /// None while it ends.
+    /// `None` while the model is dropped.
     requests: Option<SyncSender<Request>>,
     worker: Option<JoinHandle<()>>,
 }

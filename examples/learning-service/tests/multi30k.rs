@@ -6,7 +6,7 @@
 //! MULTI30K: the folder of train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz; without it, shared/data/multi30k beside the
 //! repository. MULTI30K_BASE: pairs that the base is trained on (3000). MULTI30K_ROUNDS: corrections with which each round begins
 //! ("1000 4000"). MULTI30K_UPDATES: of a base (500). MULTI30K_OPTIONS: of the service. Its default rate is for words that a base does
-//! not know ("--learning-rate 0.001 --share 0.5").
+//! not know ("--learning-rate 0.001 --share 0.5"). MULTI30K_MODELS: a folder that keeps the trained models for the next run.
 
 mod common;
 
@@ -58,11 +58,13 @@ fn recipe() -> Recipe {
     Recipe { vocabulary: 4000, updates, ..Recipe::demo() }
 }
 
-/// Trains a model from nothing and returns the seconds that it took.
-fn trained(folder: &Path, known: &[Pair], regression: &[Pair]) -> f64 {
+/// Trains a model from nothing, unless it is there.
+fn train_anew(folder: &Path, known: &[Pair], regression: &[Pair]) {
     let began = Instant::now();
-    train(folder, known, regression, &recipe(), |_| {}).unwrap();
-    began.elapsed().as_secs_f64()
+    if !folder.exists() {
+        train(folder, known, regression, &recipe(), |_| {}).unwrap();
+        println!("trained on {} pairs: {:.0} s", known.len(), began.elapsed().as_secs_f64());
+    }
 }
 
 #[test]
@@ -77,8 +79,11 @@ fn corrections_of_multi30k() {
     println!("a base of {} pairs: {:?}", known.len(), recipe());
 
     let folder = TestFolder::new();
-    let base = folder.path().join("base");
-    let took = trained(&base, known, regression);
+    let models = std::env::var_os("MULTI30K_MODELS");
+    let models = models.map_or_else(|| folder.path().to_path_buf(), PathBuf::from);
+    std::fs::create_dir_all(&models).unwrap();
+    let base = models.join("base");
+    train_anew(&base, known, regression);
     let options = std::env::var("MULTI30K_OPTIONS");
     let options = options.unwrap_or_else(|_| "--learning-rate 0.001 --share 0.5".into());
     println!("the service: {options}");
@@ -86,7 +91,7 @@ fn corrections_of_multi30k() {
         ["--batch", "1000000"].into_iter().chain(options.split_whitespace()).collect();
     let service = Instance::start_on(&base, &folder.path().join("data"), &options);
     let before = bleu(&service, &test).0;
-    println!("base: {took:.0} s, BLEU {before:.2}");
+    println!("base: BLEU {before:.2}");
     let (mut sent, mut last) = (0, before);
     for (n, &count) in rounds.iter().enumerate() {
         while sent < count {
@@ -109,13 +114,11 @@ fn corrections_of_multi30k() {
             "{count} corrections: round {took:.0} s, {updates} updates, {} ({}), version {by} is served, BLEU {score:.2}",
             version["state"], version["reason"]
         );
-        let again = folder.path().join(format!("retrained-{count}"));
-        let took = trained(&again, &all[..known.len() + count], regression);
-        let retrained = Instance::start_on(&again, &again.with_extension("data"), &[]);
-        println!(
-            "{count} corrections, trained anew: {took:.0} s, BLEU {:.2}",
-            bleu(&retrained, &test).0
-        );
+        let again = models.join(format!("trained-anew-{count}"));
+        train_anew(&again, &all[..known.len() + count], regression);
+        let data = folder.path().join(format!("data-{count}"));
+        let other = Instance::start_on(&again, &data, &[]);
+        println!("{count} corrections, trained anew: BLEU {:.2}", bleu(&other, &test).0);
     }
     assert!(last > before, "nothing was learned");
 }

@@ -90,7 +90,7 @@ impl Usage {
     }
 }
 
-/// What all parts of an answer have.
+/// Members that all parts of an answer have.
 pub struct Head {
     kind: Kind,
     id: String,

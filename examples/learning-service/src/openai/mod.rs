@@ -32,13 +32,13 @@ use request::{Asked, Fields, Input};
 
 pub use answer::{Kind, Wrong, refuse};
 
-/// Name of the translation models, and what those of domains begin with.
+/// Name of the translation model. The names of the domains' models begin with it.
 pub const TRANSLATION: &str = "translation";
 /// Sequences of a request.
 const MOST_SEQUENCES: usize = 64;
 /// Events that wait for a client.
 const MOST_EVENTS: usize = 64;
-/// In the metrics only: nobody is there to read it.
+/// Only for the metrics.
 const CLIENT_GONE: u16 = 499;
 
 type Result<T, E = Wrong> = std::result::Result<T, E>;
@@ -274,7 +274,7 @@ async fn generate(
     }
     let limit = Duration::from_secs_f64(app.core.settings.time_limit);
     let mut pieces = language.submit(prompts, options)?;
-    // Before the answer begins: an error has a status of its own.
+    // Awaited before the answer begins: an error still decides its status.
     let first = next(&mut pieces, limit).await?;
     let head = Head::new(kind, &asked.model, None, asked.with_usage);
     let mut progress = Progress::new(app.clone(), sequences, asked.count);

@@ -26,7 +26,7 @@ impl Fields {
             _ => Err(Wrong::new(400, "the request is no JSON object".into())),
         }
     }
-    /// A member; none if it is missing or null.
+    /// A member. `None`: it is missing or null.
     fn take<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<Option<T>> {
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(None),
@@ -74,7 +74,7 @@ impl Fields {
     }
 }
 
-/// What is to be continued, answered or translated.
+/// Texts to continue, to answer or to translate.
 pub enum Input {
     Prompts(Vec<String>),
     /// Objects with the texts `role` and `content`.
