@@ -13,11 +13,11 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
-use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{
     AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
 };
+use hyper::{StatusCode, Uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,7 +26,9 @@ use tower_service::Service as _;
 
 use crate::core::Core;
 use crate::fault::{Fault, Result};
+use crate::generate::LanguageModel;
 use crate::hash;
+use crate::openai;
 use crate::serve::{Line, Search};
 use crate::serving::batcher::{Batcher, Refused};
 use crate::serving::connections::{Handler, PATIENCE, Refusal, Server};
@@ -40,8 +42,8 @@ const OPENAPI: &str = include_str!("../openapi.json");
 const MOST_CONNECTIONS: usize = 1024;
 /// Requests at a time that work on the database.
 const MOST_WORK: usize = 64;
-const MOST_LINES: usize = 256;
-const MOST_BEAM: usize = 16;
+pub(crate) const MOST_LINES: usize = 256;
+pub(crate) const MOST_BEAM: usize = 16;
 /// Lines translated together, and how long the first of them waits for others.
 const BATCH: usize = 64;
 const WINDOW: Duration = Duration::from_millis(5);
@@ -51,8 +53,10 @@ const MOST_NAME: usize = 100;
 /// In the metrics only: nobody is there to read it.
 const CLIENT_GONE: u16 = 499;
 
-struct App {
-    core: Arc<Core>,
+pub(crate) struct App {
+    pub(crate) core: Arc<Core>,
+    pub(crate) language: Option<LanguageModel>,
+    pub(crate) openai: openai::Counts,
     batcher: Batcher<Search, Line>,
     metrics: Arc<Metrics>,
     /// Work on the database in progress or in the queue of its threads.
@@ -73,12 +77,16 @@ pub fn start(core: Arc<Core>, listener: TcpListener) -> Result<Server> {
             "{address} is not a loopback address: set LEARNING_SERVICE_TOKEN"
         )));
     }
+    let settings = &core.settings;
+    let folder = settings.language_model.as_deref();
+    let language = folder.map(|folder| LanguageModel::open(folder, settings)).transpose()?;
+    let openai = openai::Counts::default();
     let metrics = Arc::new(Metrics::new());
     let translator = core.models.clone().translator(&core.base);
     let queue = core.settings.queue;
     let batcher = Batcher::new(translator, WINDOW, BATCH, queue, metrics.clone());
     let room = Arc::new(Semaphore::new(MOST_WORK));
-    let app = Arc::new(App { core, batcher, metrics, room });
+    let app = Arc::new(App { core, language, openai, batcher, metrics, room });
     let token = token.map(|token| hash::of_texts(&[&token]));
     let service = Service { router: router(app), token };
     Server::start(listener, MOST_CONNECTIONS, service)
@@ -101,8 +109,16 @@ fn router(app: Arc<App>) -> Router {
         .route("/versions", get(versions))
         .route("/rollback", post(roll_back))
         .route("/people/{who}", get(export).delete(forget))
-        .fallback(|| async { refuse(404, "there is no such path, see /openapi.json") })
-        .method_not_allowed_fallback(|| async { refuse(405, "not with this method") })
+        .route("/v1/models", get(openai::models))
+        .route("/v1/models/{model}", get(openai::model))
+        .route("/v1/chat/completions", post(openai::chat))
+        .route("/v1/completions", post(openai::completions))
+        .fallback(|uri: Uri| async move {
+            refusal_at(uri.path())(404, "there is no such path, see /openapi.json")
+        })
+        .method_not_allowed_fallback(|uri: Uri| async move {
+            refusal_at(uri.path())(405, "not with this method")
+        })
         .with_state(app)
 }
 
@@ -117,6 +133,7 @@ impl Handler for Service {
         request: hyper::Request<Incoming>,
         refusal: Option<Refusal>,
     ) -> Response {
+        let refuse = refusal_at(request.uri().path());
         if let Some((status, message)) = refusal {
             return refuse(status, &message);
         }
@@ -172,7 +189,7 @@ fn is_loopback(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-fn respond(status: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
+pub(crate) fn respond(status: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).expect("a status of HTTP");
     let headers = response.headers_mut();
@@ -189,6 +206,11 @@ fn refuse(status: u16, message: &str) -> Response {
     respond(status, "application/json", json!({ "error": message }).to_string())
 }
 
+/// The form of refusals at a path.
+fn refusal_at(path: &str) -> fn(u16, &str) -> Response {
+    if path.starts_with("/v1/") { openai::refuse } else { refuse }
+}
+
 fn answer(status: u16, result: Result<Value>) -> Response {
     match result {
         Ok(value) => respond(status, "application/json", value.to_string()),
@@ -197,7 +219,7 @@ fn answer(status: u16, result: Result<Value>) -> Response {
 }
 
 /// Status and message of a request that was not understood, or the parsed body.
-async fn read<T: DeserializeOwned>(request: Request, most: usize) -> Result<T, Refusal> {
+pub(crate) async fn read<T: DeserializeOwned>(request: Request, most: usize) -> Result<T, Refusal> {
     let body = tokio::time::timeout(PATIENCE, to_bytes(request.into_body(), most)).await;
     let body = body.map_err(|_| (408, "the request did not arrive in time".to_string()))?;
     let body = body.map_err(|error| {
@@ -213,7 +235,7 @@ async fn read<T: DeserializeOwned>(request: Request, most: usize) -> Result<T, R
 }
 
 /// Work on the database, which waits for the disk.
-async fn blocking(
+pub(crate) async fn blocking(
     app: &Arc<App>,
     work: impl FnOnce(&Core) -> Result<Value> + Send + 'static,
 ) -> Result<Value> {
@@ -262,7 +284,7 @@ fn text(field: &str, value: &str, most: usize) -> Result<String> {
 }
 
 /// Names of domains are names of folders.
-fn domain_name(value: &str) -> Result<String> {
+pub(crate) fn domain_name(value: &str) -> Result<String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if value.is_empty() || value.len() > MOST_NAME || !value.chars().all(allowed) {
         return Err(Fault::Invalid(format!(
@@ -274,9 +296,18 @@ fn domain_name(value: &str) -> Result<String> {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Text {
+pub(crate) enum Text {
     One(String),
     Many(Vec<String>),
+}
+
+impl Text {
+    pub(crate) fn into_list(self) -> Vec<String> {
+        match self {
+            Text::One(line) => vec![line],
+            Text::Many(lines) => lines,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -313,10 +344,7 @@ async fn translate(State(app): State<Arc<App>>, request: Request) -> Response {
 async fn translated(app: &App, request: Request) -> Result<Value, Refusal> {
     let settings = &app.core.settings;
     let asked: Translate = read(request, settings.most_body).await?;
-    let lines = match asked.text {
-        Text::One(line) => vec![line],
-        Text::Many(lines) => lines,
-    };
+    let lines = asked.text.into_list();
     if lines.is_empty() || lines.len() > MOST_LINES {
         return Err((400, format!("\"text\" is a string or a list of 1 to {MOST_LINES} strings")));
     }
@@ -326,24 +354,30 @@ async fn translated(app: &App, request: Request) -> Result<Value, Refusal> {
     }
     let domain = asked.domain.as_deref().unwrap_or("default");
     domain_name(domain).map_err(|fault| (400, fault.to_string()))?;
-    let search = Search { domain: app.core.models.id(domain), beam };
+    let search = Search::new(app.core.models.id(domain), beam);
+    let lines = translate_lines(app, lines, search).await?;
+    let version = lines.first().map_or(0, |line| line.version);
+    let best = lines.iter().map(|line| &line.hypotheses[0]);
+    let best: Vec<_> = best.map(|best| json!({ "text": best.text, "score": best.score })).collect();
+    Ok(json!({ "domain": domain, "version": version, "translations": best }))
+}
+
+/// The translations of the lines, in their order.
+pub(crate) async fn translate_lines(
+    app: &App,
+    lines: Vec<String>,
+    search: Search,
+) -> Result<Vec<Line>, Refusal> {
     let mut ticket = app.batcher.submit(lines, search).map_err(|why| match why {
         Refused::Closing => (503, "the server is shutting down".to_string()),
         Refused::QueueFull => (503, "the queue is full, try again later".to_string()),
     })?;
-    let limit = Duration::from_secs_f64(settings.time_limit);
+    let limit = Duration::from_secs_f64(app.core.settings.time_limit);
     let found = tokio::time::timeout(limit, ticket.answer())
         .await
         .map_err(|_| (504, format!("not translated within {limit:?}")))?;
     match found {
-        Some(Ok(lines)) => {
-            let version = lines.first().map_or(0, |line| line.version);
-            let lines: Vec<_> = lines
-                .iter()
-                .map(|line| json!({ "text": line.text, "score": line.score }))
-                .collect();
-            Ok(json!({ "domain": domain, "version": version, "translations": lines }))
-        }
+        Some(Ok(lines)) => Ok(lines),
         Some(Err(error)) => {
             let refused = error.code() == trafo::ErrorCode::InvalidArgument;
             Err((if refused { 400 } else { 500 }, error.to_string()))
@@ -527,7 +561,8 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let text = blocking(&app, |core| Ok(Value::String(learning_metrics(core)?)));
     match text.await {
         Ok(Value::String(text)) => {
-            respond(200, "text/plain; version=0.0.4", app.metrics.text() + &text)
+            let text = app.metrics.text() + &app.openai.text() + &text;
+            respond(200, "text/plain; version=0.0.4", text)
         }
         other => answer(500, other),
     }

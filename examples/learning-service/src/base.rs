@@ -32,7 +32,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    fn options(self) -> ContextOptions {
+    pub fn options(self) -> ContextOptions {
         ContextOptions::new().threads(self.threads).background_share(self.share)
     }
 }

@@ -1,15 +1,18 @@
 //! A translation server that learns from corrections in the process that serves.
 //!
 //! `store` and `versions` are the database, `base` the model that is given, `train`, `measure` and `learn` the way of a new
-//! version, `serve` the models that translate, `api` the HTTP interface.
+//! version, `serve` the models that translate, `generate` the language model, `api` the HTTP interface and `openai` its part
+//! that is OpenAI's.
 
 pub mod api;
 pub mod base;
 pub mod core;
 pub mod fault;
+pub mod generate;
 mod hash;
 pub mod learn;
 pub mod measure;
+pub mod openai;
 pub mod serve;
 #[path = "../../../bindings/rust/trafo/examples/serving/mod.rs"]
 pub mod serving;

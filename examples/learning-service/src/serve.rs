@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use trafo::{Model, TranslateOptions};
+use trafo::{FinishReason, Model, Sampling, TranslateOptions};
 
 use crate::base::{Base, Engine};
 use crate::fault::{Fault, Result};
@@ -17,18 +17,74 @@ use crate::versions::Chosen;
 pub const BASE: i64 = 0;
 
 /// Settings that lines must share to be translated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Search {
     pub domain: i64,
     pub beam: usize,
+    /// Translations of a line, at most `beam`.
+    pub count: usize,
+    pub presence_penalty: f64,
+    pub frequency_penalty: f64,
+    /// Draws the tokens in place of the search.
+    pub draw: Option<Draw>,
 }
 
-/// The translation of a line, by a version.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    pub temperature: f64,
+    pub top_p: f64,
+    pub seed: u64,
+    /// Another number for each request: a draw depends on the place of a line among those that are translated together.
+    pub request: u64,
+}
+
+impl Search {
+    /// The best translation by beam search.
+    pub fn new(domain: i64, beam: usize) -> Self {
+        Search { domain, beam, count: 1, presence_penalty: 0.0, frequency_penalty: 0.0, draw: None }
+    }
+    fn options(&self) -> TranslateOptions {
+        let options = TranslateOptions::new()
+            .beam(self.beam)
+            .n_best(self.count)
+            .presence_penalty(self.presence_penalty)
+            .frequency_penalty(self.frequency_penalty);
+        match self.draw {
+            None => options,
+            Some(Draw { temperature, top_p, seed, .. }) => {
+                options.sampling(Sampling::new().temperature(temperature).top_p(top_p).seed(seed))
+            }
+        }
+    }
+}
+
+/// The translations of a line, by a version.
 #[derive(Clone, Debug)]
 pub struct Line {
+    /// The best first; at least one, and fewer than were asked for if the search has found no more.
+    pub hypotheses: Vec<Hypothesis>,
+    pub source_tokens: usize,
+    pub version: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Hypothesis {
     pub text: String,
     pub score: f64,
-    pub version: i64,
+    pub tokens: Vec<i32>,
+    /// Whether it was cut off at the longest length.
+    pub cut: bool,
+}
+
+impl From<&trafo::Hypothesis> for Hypothesis {
+    fn from(found: &trafo::Hypothesis) -> Self {
+        Hypothesis {
+            text: found.text.clone(),
+            score: found.score,
+            tokens: found.tokens.clone(),
+            cut: found.finish == FinishReason::Length,
+        }
+    }
 }
 
 pub struct Served {
@@ -105,11 +161,11 @@ impl Models {
         let tokenizer = base.tokenizer.clone();
         Box::new(move |lines, how: Search, cancel| {
             let served = self.get(how.domain);
-            let options = TranslateOptions::new().beam(how.beam).cancel(cancel);
+            let options = how.options().cancel(cancel);
             let (found, truncated) = served.model.translate_counted(&tokenizer, lines, &options)?;
             let line = |translation: &trafo::Translation| Line {
-                text: translation.text().to_string(),
-                score: translation.score(),
+                hypotheses: translation.hypotheses.iter().map(Hypothesis::from).collect(),
+                source_tokens: translation.used_tokens,
                 version: served.version,
             };
             Ok((found.iter().map(line).collect(), truncated))

@@ -69,6 +69,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// Directory of the base model; `data/base` by default.
     pub base: Option<PathBuf>,
+    /// Directory of a language model that the OpenAI interface serves beside the base. It learns nothing.
+    pub language_model: Option<PathBuf>,
     pub address: String,
     /// Clients must send it. Without one, the address must be a loopback address.
     pub token: Option<String>,
@@ -104,6 +106,7 @@ impl Default for Settings {
         Settings {
             data: "learning-data".into(),
             base: None,
+            language_model: None,
             address: "127.0.0.1:8080".into(),
             token: None,
             batch: 10,
@@ -127,6 +130,8 @@ impl Default for Settings {
 pub const USAGE: &str = "usage: learning-service [--NAME VALUE]...
   --data FOLDER          database and adapters (learning-data)
   --base FOLDER          base model; FOLDER/base of --data by default, which is trained if it is missing
+  --language-model FOLDER
+                         decoder-only model for /v1/chat/completions and /v1/completions; it learns nothing
   --address HOST:PORT    (127.0.0.1:8080); port 0 is a free one
   --batch N              new corrections of a domain that start a round (10)
   --beam N               (4)
@@ -169,6 +174,7 @@ impl Settings {
         match name {
             "--data" => self.data = value.into(),
             "--base" => self.base = Some(value.into()),
+            "--language-model" => self.language_model = Some(value.into()),
             "--address" => self.address = value.into(),
             "--batch" => self.batch = number(name, value)?,
             "--beam" => self.beam = number(name, value)?,

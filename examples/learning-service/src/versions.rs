@@ -368,7 +368,7 @@ impl Store {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The newest versions of a domain up to `last`, the newest first, at most [`SHOWN`].
+    /// The newest versions of a domain up to `last`, the newest first, at most `SHOWN`.
     pub fn versions(&self, domain: &Domain, last: i64) -> Result<Vec<Version>> {
         let mut corrections = self.corrections_of_versions(domain.id, last)?;
         let mut points = self.points(domain.id, last)?;

@@ -296,7 +296,8 @@ fn requests_that_are_wrong_are_refused_with_a_reason() {
     assert_eq!(send("DELETE", "/terms/tools/ein%20Seil", ""), (200, json!({ "terms": 1 })));
     assert_eq!(send("GET", "/domains", "").1["domains"][0]["terms"], json!({}));
     let fill = |path: &str| {
-        path.replace("{who}", "x").replace("{domain}", "tools").replace("{source}", "x")
+        let path = path.replace("{who}", "x").replace("{model}", "translation");
+        path.replace("{domain}", "tools").replace("{source}", "x")
     };
     let description: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
     for (path, methods) in description["paths"].as_object().unwrap() {

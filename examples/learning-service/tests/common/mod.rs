@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 use learning_service::base::{Recipe, train};
 use learning_service::versions::Pair;
 use serde_json::{Value, json};
+use trafo::{
+    Architecture, Corpus, Model, ModelConfig, Schedule, TokenizerOptions, Trainer, TrainerOptions,
+};
 
 pub struct TestFolder(PathBuf);
 
@@ -98,6 +102,45 @@ pub fn base() -> &'static Path {
             replay: 200,
         };
         train(&path, learned, regression, &recipe, |_| {}).unwrap();
+        path
+    })
+}
+
+/// Ends each message as the pairs of its corpus end.
+const TEMPLATE: &str = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}";
+
+/// A language model that answers a sentence about the furniture with its translation. As [`base`], it stays in cargo's folder.
+pub fn language_model() -> &'static Path {
+    static MODEL: OnceLock<PathBuf> = OnceLock::new();
+    MODEL.get_or_init(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answers");
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        let corpus = Corpus::from_pairs(sentences(&THINGS)).unwrap();
+        let options = TokenizerOptions::new(150).soft_limit(true);
+        let plain = corpus.train_tokenizer(&options).unwrap();
+        let tokenizer = plain.with_chat_template(TEMPLATE).unwrap();
+        let config = ModelConfig::new(tokenizer.vocabulary())
+            .architecture(Architecture::DecoderLm)
+            .decoder_layers(2)
+            .width(64)
+            .ffn_width(128)
+            .heads(4)
+            .max_positions(200);
+        let options = TrainerOptions::new()
+            .learning_rate(4e-3)
+            .warmup(60)
+            .schedule(Schedule::Linear)
+            .schedule_updates(500)
+            .batch_tokens(512)
+            .max_length(100)
+            .after_updates(500);
+        let model = Model::new(&config, 1).unwrap();
+        let mut trainer =
+            Trainer::builder(model, &tokenizer, &corpus).options(options).build().unwrap();
+        trainer.run(|_| ControlFlow::Continue(())).unwrap();
+        trainer.into_model().save(path.join("model.safetensors")).unwrap();
+        tokenizer.save(&path).unwrap();
         path
     })
 }
