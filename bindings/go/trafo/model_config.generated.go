@@ -135,8 +135,9 @@ type ModelConfig struct {
 	// norm of its input (Gemma), in a model with RMS norm and PreNorm. Default false.
 	SandwichNorm bool `json:"sandwich_norm,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
-	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
-	// file. Default Float32.
+	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU
+	// can multiply in bfloat16: matmul_precision of trafo_context_options. Not part of the model's file. Default
+	// Float32.
 	Precision DType `json:"precision,omitzero"`
 }
 

@@ -137,7 +137,8 @@ typedef struct trafo_model_config {
    * (Gemma), in a model with RMS norm and pre_norm. Default 0. */
   int32_t sandwich_norm;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
-   * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
+   * on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:
+   * matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
 } trafo_model_config;
 
