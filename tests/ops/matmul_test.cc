@@ -194,5 +194,22 @@ TEST(MatmulPrecision, ForwardAndBackwardMultiplyBfloat16) {
   }
 }
 
+TEST(MatmulPrecision, ValuesThatAreKeptAreComputedInFloat32) {
+  if (!has_bf16_gemm()) GTEST_SKIP() << "this processor lacks AVX512-BF16";
+  const auto context = make_context({DeviceKind::cpu, 0}, 2);
+  InputMaker maker(*context, DType::f32, 1);
+  const Tensor a = maker.uniform({40, 30}), b = maker.uniform({30, 50});
+  const auto product = [&] { return context->values<float>(ops::matmul(*context, a, b)); };
+  const std::vector<float> single = product();
+  set_matmul_precision(context->backend(), DType::bf16, "test");
+  const std::vector<float> half = product();
+  EXPECT_NE(half, single);
+  {
+    const ExactGemms exact(context->backend());
+    EXPECT_EQ(product(), single);
+  }
+  EXPECT_EQ(product(), half);
+}
+
 }  // namespace
 }  // namespace trafo::testing

@@ -1,6 +1,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 
 #include <cstring>
+#include <utility>
 
 #include "engine/backend/cpu/gemm.h"
 #include "engine/backend/cpu/thread_pool.h"
@@ -43,7 +44,9 @@ class CpuBackend final : public Backend {
     packed_weights_.swap(weights);
     return weights;
   }
-  void set_matmul_precision(DType precision) { matmul_precision_ = precision; }
+  DType exchange(DType matmul_precision) {
+    return std::exchange(matmul_precision_, matmul_precision);
+  }
   ThreadPool& pool() { return pool_; }
 
   int threads() const override { return pool_.threads(); }
@@ -91,7 +94,16 @@ void set_matmul_precision(Backend& backend, DType precision, std::string_view or
     refuse(concat(" bfloat16 is for the CPU; models on ", device_name(backend.device()),
                   " compute in bfloat16"));
   if (precision == DType::bf16 && !has_bf16_gemm()) refuse(concat(" bfloat16: ", kNoBf16Gemm));
-  if (cpu) cpu->set_matmul_precision(precision);
+  if (cpu) cpu->exchange(precision);
+}
+
+ExactGemms::ExactGemms(Backend& backend)
+    : backend_(dynamic_cast<CpuBackend*>(&backend) ? &backend : nullptr) {
+  if (backend_) before_ = static_cast<CpuBackend*>(backend_)->exchange(DType::f32);
+}
+
+ExactGemms::~ExactGemms() {
+  if (backend_) static_cast<CpuBackend*>(backend_)->exchange(before_);
 }
 
 }  // namespace trafo

@@ -166,7 +166,7 @@ class GemmDriver {
   }
   // Where the operand is stored along the panels' width, several panels advance together by this
   // many steps of K: their rows share cache lines and pages.
-  static constexpr int64_t kPackStep = 32;
+  static constexpr int64_t kPackStep = 32 / kGroup;
 
   // From the first group of a panel of A to the one at `offset`.
   int64_t within_a(int64_t offset) const { return a_by_columns_ ? offset * kRows : offset; }
