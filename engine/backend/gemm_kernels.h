@@ -82,7 +82,7 @@ inline constexpr GemmKernelRow kGemmKernels[] = {
      "micro-kernel on B where it is, read once and not packed"},
 
     {GemmKernel::blocks_bf16, "blocks_bf16", DeviceKind::cpu,
-     "float32 of a context that multiplies in bfloat16",
+     "float32, the context multiplies in bfloat16",
      [](const GemmCase& c) { return c.multiplies_bf16; },
      "rounds A and B to bfloat16 while it packs them, blocks as below; float32 sums (AVX512-BF16)"},
 

@@ -722,9 +722,12 @@ fn own_tensors_are_drawn_saved_and_updated() -> Result<()> {
 
 #[test]
 fn gemms_multiply_bfloat16_where_the_processor_does() -> Result<()> {
-    let refused = |precision| Context::with_options(&ContextOptions::new().matmul_precision(precision)).unwrap_err();
+    let refused = |precision| {
+        Context::with_options(&ContextOptions::new().matmul_precision(precision)).unwrap_err()
+    };
     assert_eq!(refused(DType::F64).code(), ErrorCode::InvalidArgument);
-    let context = match Context::with_options(&ContextOptions::new().matmul_precision(DType::BF16)) {
+    let context = match Context::with_options(&ContextOptions::new().matmul_precision(DType::BF16))
+    {
         Ok(context) => context,
         Err(error) => {
             assert_eq!(error.code(), ErrorCode::Unsupported);
