@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "capi/src/handles.h"
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/io/atomic_file.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/runtime/trace_report.h"
@@ -41,7 +42,10 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
       call.refuse_argument("device_index",
                            " is for TRAFO_DEVICE_CUDA; with TRAFO_DEVICE_AUTO it must be 0, got ",
                            o.device_index);
-    call.reserved(o.reserved);
+    if (o.matmul_precision != TRAFO_FLOAT32 && o.matmul_precision != TRAFO_BFLOAT16)
+      call.refuse_argument("matmul_precision",
+                           " must be TRAFO_FLOAT32 (0) or TRAFO_BFLOAT16 (2), got ",
+                           o.matmul_precision);
     const bool fused = call.flag(o.fused_kernels, "fused_kernels");
     const bool graphs = call.flag(o.graphs, "graphs");
     if (o.threads < 0)
@@ -54,6 +58,7 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
             : make_context({static_cast<DeviceKind>(o.device), o.device_index}, threads);
     context->set_fused_kernels(fused);
     context->set_graphs(graphs);
+    set_matmul_precision(context->backend(), DType{o.matmul_precision}, call.function());
     ContextOwner owner;  // allocates, so it is created while the context still has an owner
     std::shared_ptr<Context> shared(context.release(), std::move(owner));
     set_background_share(call, shared, "background_share", o.background_share);

@@ -17,6 +17,7 @@ enum class GemmKernel {
   bias_only,         // backend/cpu/gemm.cc, backend/cuda/gemm.cu
   dot,               // backend/cpu/gemm_skinny-inl.h
   in_place,          // backend/cpu/gemm_skinny-inl.h
+  blocks_bf16,       // backend/cpu/gemm_bf16.cc
   blocks,            // backend/cpu/gemm_driver-inl.h
   epilogue,          // backend/cuda/gemm.cu, ops/feed_forward/activation_gemm_wgmma_cuda.cu
   rank_update,       // backend/cuda/rank_update.cu
@@ -35,6 +36,7 @@ struct GemmCase {
   // else 6.
   bool packed_weight = false;
   int64_t panel_rows = 6;
+  bool multiplies_bf16 = false;  // float32 with the context's matmul precision bfloat16
   // CUDA
   bool c_is_bf16 = false;
   bool accumulate = false;
@@ -79,6 +81,11 @@ inline constexpr GemmKernelRow kGemmKernels[] = {
      "A and B as stored, m <= 14 (AVX-512, NEON) or m <= 6 (AVX2, SSE4)",
      [](const GemmCase& c) { return !c.trans_a && !c.trans_b && c.m <= c.panel_rows; },
      "micro-kernel on B where it is, read once and not packed"},
+
+    {GemmKernel::blocks_bf16, "blocks_bf16", DeviceKind::cpu,
+     "float32, the context multiplies in bfloat16",
+     [](const GemmCase& c) { return c.multiplies_bf16; },
+     "rounds A and B to bfloat16 while it packs them, blocks as below; float32 sums (AVX512-BF16)"},
 
     {GemmKernel::blocks, "blocks", DeviceKind::cpu,
      "all others",

@@ -1,5 +1,6 @@
 #include "engine/compress/calibration.h"
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/progress.h"
 #include "engine/data/batcher.h"
 #include "engine/models/upload.h"
@@ -22,6 +23,7 @@ void InputProducts::observe(Context& context, int32_t parameter, const Tensor& x
   if (!wanted_[static_cast<size_t>(parameter)]) return;
   Tensor rows = ops::contiguous(context, x);
   if (rows.dtype() == DType::bf16) rows = ops::cast(context, rows, DType::f32);
+  const ExactGemms exact(context.backend());
   const Tensor product = ops::matmul(context, ops::transpose(context, rows, 0, 1), rows);
   std::vector<double>& sum = sums_[parameter];
   if (product.dtype() == DType::f64)

@@ -41,6 +41,7 @@ class OutputNoise : public LinearObserver {
   void observe(Context& context, int32_t parameter, const Tensor& x) override {
     const ParamId id = parameter;
     if (!rounded_.is_int8(id)) return;
+    const ExactGemms exact_gemms(context.backend());
     const Tensor y = ops::linear(context, x, exact_.value(id));
     const Tensor q = ops::int8_linear(context, x, *rounded_.weight(id).int8);
     noise_[static_cast<size_t>(id)].add(context.values<float>(y), context.values<float>(q));

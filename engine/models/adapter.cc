@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
 #include "engine/ops/matmul/matmul.h"
@@ -91,6 +92,7 @@ std::vector<std::byte> merged_value(Context& context, const ParameterStore& para
   const auto& update = parameters.low_rank(id);
   if (!update) return values;
   const NoGrad no_grad(context);
+  const ExactGemms exact(context.backend());
   const Tensor down = exact_tensor(context, parameters, update->down),
                up = exact_tensor(context, parameters, update->up);
   const int64_t rank = up.dim(1), columns = down.dim(1);
@@ -116,6 +118,7 @@ std::vector<std::byte> whole_value(Context& context, const ParameterStore& param
   const ParamId inner = parameters.inner_factor(id);
   if (inner == kNoParam) return merged_value(context, parameters, id);
   const NoGrad no_grad(context);
+  const ExactGemms exact(context.backend());
   const Tensor product = ops::matmul(context, exact_tensor(context, parameters, id),
                                      exact_tensor(context, parameters, inner));
   std::vector<std::byte> values(product.bytes());

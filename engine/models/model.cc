@@ -213,7 +213,9 @@ std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config,
           dtype_name(dtype), " on ", device_name(context.device()));
   require(computes_with(context.device(), dtype), ErrorCode::unsupported, "model",
           "a model cannot be ", dtype_name(dtype), " on ", device_name(context.device()),
-          dtype == DType::bf16  ? ": bfloat16 is a storage type there; use float32, or CUDA"
+          dtype == DType::bf16
+              ? ": it stays float32 there, and multiplies in bfloat16 if the context's "
+                "matmul_precision says so"
           : dtype == DType::f64 ? ": float64 is for gradient checks on the CPU"
                                 : "");
   std::unique_ptr<Model> model = make_architecture(context, config, seed, dtype, int8_weights);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,8 +11,11 @@
 #include <thread>
 #include <vector>
 
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/gemm_internal.h"
 #include "engine/core/status.h"
 #include "tests/support/cpu_targets.h"
+#include "tests/support/errors.h"
 
 namespace trafo {
 namespace {
@@ -276,6 +280,233 @@ TEST(Gemm, ScratchIsReusedAndFreedWithItsThread) {
     EXPECT_EQ(gemm_scratch_bytes(), after_first);
   }).join();
   EXPECT_EQ(gemm_scratch_bytes(), before);
+}
+
+// ---- float32 that multiplies in bfloat16 ----
+
+constexpr int64_t kPairsAtOnce = 384;  // along K between two visits of C
+
+struct Bf16Case {
+  int64_t m, n, k;
+  int flags = 0;    // 1: A transposed, 2: B transposed, 4: accumulate, 8: bias
+  int64_t pad = 0;  // leading dimensions are this much wider than the rows
+  int64_t batch = 1;
+
+  bool trans_a() const { return flags & 1; }
+  bool trans_b() const { return flags & 2; }
+  // Few rows read B once and stay float32.
+  bool is_float32() const { return !trans_a() && m <= (trans_b() ? 24 : 14); }
+  std::string name() const {
+    return concat("m ", m, " n ", n, " k ", k, " flags ", flags, " pad ", pad, " batch ", batch);
+  }
+};
+
+float without_denormals(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
+
+float rounded(float x) {
+  return without_denormals(BFloat16::from_float(without_denormals(x)).to_float());
+}
+
+// One lane of vdpbf16ps: the product of the later pair first, each with one rounding.
+float add_products(float sum, float a0, float b0, float a1, float b1) {
+  sum = without_denormals(std::fma(a1, b1, without_denormals(sum)));
+  return without_denormals(std::fma(a0, b0, sum));
+}
+
+class Bf16Problem {
+ public:
+  explicit Bf16Problem(const Bf16Case& c, bool special_values = false) : case_(c) {
+    std::mt19937 random(static_cast<unsigned>(c.m * 7919 + c.n * 104729 + c.k + c.flags));
+    const auto fill = [&](std::vector<float>& x, int64_t size) {
+      std::normal_distribution<float> normal;
+      x.resize(static_cast<size_t>(size));
+      for (float& value : x) value = normal(random);
+      if (special_values)
+        for (size_t i = random() % 50; i < x.size(); i += 1 + random() % 400)
+          x[i] = kSpecial[random() % std::size(kSpecial)];
+    };
+    const auto extent = [&](int64_t rows, int64_t cols) {
+      return (rows - 1) * (cols + c.pad) + cols;
+    };
+    const int64_t a_rows = c.trans_a() ? c.k : c.m, a_cols = c.trans_a() ? c.m : c.k;
+    const int64_t b_rows = c.trans_b() ? c.n : c.k, b_cols = c.trans_b() ? c.k : c.n;
+    p_.trans_a = c.trans_a();
+    p_.trans_b = c.trans_b();
+    p_.accumulate = c.flags & 4;
+    p_.m = c.m, p_.n = c.n, p_.k = c.k, p_.batch = c.batch;
+    p_.lda = a_cols + c.pad, p_.ldb = b_cols + c.pad, p_.ldc = c.n + c.pad;
+    p_.stride_a = a_rows * p_.lda + 3;
+    p_.stride_b = b_rows * p_.ldb + 5;
+    p_.stride_c = c.m * p_.ldc + 1;
+    fill(a_, (c.batch - 1) * p_.stride_a + extent(a_rows, a_cols));
+    fill(b_, (c.batch - 1) * p_.stride_b + extent(b_rows, b_cols));
+    fill(c_, (c.batch - 1) * p_.stride_c + extent(c.m, c.n));
+    if (c.flags & 8) fill(bias_, c.n);
+    p_.a = a_.data();
+    p_.b = b_.data();
+    p_.bias = bias_.empty() ? nullptr : bias_.data();
+  }
+
+  std::vector<float> run(int threads, DType multiply = DType::bf16) {
+    std::vector<float> result = c_;
+    p_.c = result.data();
+    ThreadPool pool(threads);
+    gemm_cpu(pool, p_, multiply);
+    return result;
+  }
+
+  void check() {
+    const std::vector<float> one = run(1);
+    const std::vector<float> wanted =
+        case_.is_float32() ? run(1, DType::f32) : by_the_instruction();
+    for (size_t at = 0; at < one.size(); ++at) {
+      if (std::isnan(wanted[at]) && std::isnan(one[at])) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(one[at]), std::bit_cast<uint32_t>(wanted[at]))
+          << case_.name() << " at " << at << ": " << one[at] << " instead of " << wanted[at];
+    }
+    for (const int threads : {2, 3, 4}) {
+      const std::vector<float> many = run(threads);
+      ASSERT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(float)), 0)
+          << case_.name() << " differs with " << threads << " threads";
+    }
+  }
+
+ private:
+  static constexpr float kSpecial[] = {std::numeric_limits<float>::quiet_NaN(),
+                                       std::numeric_limits<float>::infinity(),
+                                       -std::numeric_limits<float>::infinity(),
+                                       std::numeric_limits<float>::max(),
+                                       std::numeric_limits<float>::denorm_min(),
+                                       -0x1.ffp-127f,
+                                       0x1.fffffep-127f,
+                                       -0x1p-126f,
+                                       0x1.01p-70f,
+                                       -0.0f,
+                                       0x1.01p+0f,
+                                       0x1.03p+0f};
+
+  float a(int64_t item, int64_t i, int64_t k) const {
+    return k < p_.k
+               ? rounded(
+                     a_[index(item * p_.stride_a + (p_.trans_a ? k * p_.lda + i : i * p_.lda + k))])
+               : 0;
+  }
+  float b(int64_t item, int64_t k, int64_t j) const {
+    return k < p_.k
+               ? rounded(
+                     b_[index(item * p_.stride_b + (p_.trans_b ? j * p_.ldb + k : k * p_.ldb + j))])
+               : 0;
+  }
+
+  std::vector<float> by_the_instruction() const {
+    std::vector<float> result = c_;
+    const EvenSplit parts((p_.k + 1) / 2, kPairsAtOnce);
+    for (int64_t item = 0; item < p_.batch; ++item)
+      for (int64_t i = 0; i < p_.m; ++i)
+        for (int64_t j = 0; j < p_.n; ++j) {
+          float& c = result[index(item * p_.stride_c + i * p_.ldc + j)];
+          for (int64_t part = 0; part < parts.parts(); ++part) {
+            float sum = 0;
+            for (int64_t pair = parts.begin(part); pair < parts.begin(part) + parts.size(part);
+                 ++pair)
+              sum = add_products(sum, a(item, i, 2 * pair), b(item, 2 * pair, j),
+                                 a(item, i, 2 * pair + 1), b(item, 2 * pair + 1, j));
+            if (p_.accumulate || part > 0) sum += c;
+            if (part == 0 && !bias_.empty()) sum += bias_[index(j)];
+            c = sum;
+          }
+        }
+    return result;
+  }
+
+  static size_t index(int64_t i) { return static_cast<size_t>(i); }
+
+  Bf16Case case_;
+  GemmParams p_;
+  std::vector<float> a_, b_, c_, bias_;
+};
+
+class Bf16Gemm : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_bf16_gemm()) GTEST_SKIP() << "this processor lacks AVX512-BF16";
+  }
+};
+
+TEST(Bf16GemmChoice, AProcessorWithoutItRefusesIt) {
+  ThreadPool pool;
+  GemmParams empty;
+  const auto backend = make_cpu_backend(1);
+  if (has_bf16_gemm()) {
+    EXPECT_NO_THROW(gemm_cpu(pool, empty, DType::bf16));
+    EXPECT_NO_THROW(set_matmul_precision(*backend, DType::bf16, "context"));
+    return;
+  }
+  for (const Error& error : {error_of([&] { gemm_cpu(pool, empty, DType::bf16); }), error_of([&] {
+                               set_matmul_precision(*backend, DType::bf16, "context");
+                             })}) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_TRUE(mentions(error, "AVX512-BF16")) << error.what();
+  }
+}
+
+TEST_F(Bf16Gemm, RaggedShapesInEveryCombination) {
+  const int64_t sizes[][3] = {{1, 1, 1},    {1, 37, 5},   {2, 1, 9},    {3, 40, 33},  {14, 32, 64},
+                              {15, 33, 65}, {16, 8, 3},   {25, 16, 2},  {29, 1, 70},  {26, 47, 31},
+                              {64, 96, 50}, {31, 45, 97}, {27, 15, 32}, {43, 17, 63}, {9, 70, 34}};
+  for (const auto& s : sizes)
+    for (int flags = 0; flags < 16; ++flags)
+      Bf16Problem({s[0], s[1], s[2], flags, flags % 3 * 2}).check();
+}
+
+TEST_F(Bf16Gemm, SeveralPassesOverK) {
+  for (const int64_t k : {767, 769, 1601})
+    for (int flags = 0; flags < 4; ++flags) {
+      Bf16Problem({26, 33, k, flags | 12}).check();
+      Bf16Problem({35, 29, k, flags}).check();
+    }
+}
+
+TEST_F(Bf16Gemm, ManyBlocksAndBatches) {
+  for (int flags = 0; flags < 4; ++flags) {
+    Bf16Problem({300, 70, 90, flags}).check();
+    Bf16Problem({60, 500, 70, flags}).check();
+    Bf16Problem({30, 40, 50, flags, 1, 5}).check();
+  }
+}
+
+TEST_F(Bf16Gemm, NotANumberInfinityAndDenormals) {
+  for (int flags = 0; flags < 16; ++flags) {
+    Bf16Problem({40, 50, 60, flags, 1}, true).check();
+    Bf16Problem({33, 35, 800, flags}, true).check();
+  }
+}
+
+TEST_F(Bf16Gemm, IsBfloat16AndCloseToFloat32) {
+  Bf16Problem problem({100, 90, 200});
+  const std::vector<float> exact = problem.run(1, DType::f32), result = problem.run(1);
+  double error = 0, square = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error += std::pow(result[i] - exact[i], 2);
+    square += std::pow(exact[i], 2);
+  }
+  // Roundings of both operands to 8 bits of mantissa, which average out like random ones.
+  const double relative = std::sqrt(error / square);
+  EXPECT_LT(relative, 0x1p-8);
+  EXPECT_GT(relative, 0x1p-12);
+}
+
+TEST_F(Bf16Gemm, Float64DoesNotChange) {
+  std::vector<double> a(30 * 40, 1 + 0x1p-30), b(40 * 50, 1), c(30 * 50);
+  GemmParams p;
+  p.dtype = DType::f64;
+  p.m = 30, p.n = 50, p.k = 40, p.lda = 40, p.ldb = 50, p.ldc = 50;
+  p.a = a.data(), p.b = b.data(), p.c = c.data();
+  ThreadPool pool(2);
+  gemm_cpu(pool, p, DType::bf16);
+  for (const double value : c) ASSERT_EQ(value, 40 * (1 + 0x1p-30));
 }
 
 }  // namespace

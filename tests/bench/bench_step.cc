@@ -24,21 +24,24 @@
 // gradients are rounded to, and travel in. --quantize-bits and --layer-drop: as of train.
 // --no-output-bias: models without one, as GPT-2 and the models of the comparison script are.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
-// 10, else over five runs of steps. A JSON object a row on stdout, a table on stderr; on CUDA each
-// row has the clock and the power of the card during its timed steps, and why the driver held the
-// clock back (card_state.h). --profile FILE: after the timed steps three more are profiled, on a
-// GPU kernel by kernel, into FILE (of several workloads FILE.NAME) and as a table on stderr.
+// 10, else over five runs of steps. cpu_ms, on a CPU: mean processor time of a step, all threads
+// together. A JSON object a row on stdout, a table on stderr; on CUDA each row has the clock and
+// the power of the card during its timed steps, and why the driver held the clock back
+// (card_state.h). --profile FILE: after the timed steps three more are profiled, on a GPU kernel by
+// kernel, into FILE (of several workloads FILE.NAME) and as a table on stderr.
 // --baseline FILE: rows of an earlier run; exit status 1 when a figure is more than 5 % worse.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cuda/copy_link.h"
 #include "engine/backend/cuda/nccl_link.h"
 #include "engine/core/numeric/philox.h"
@@ -117,6 +120,10 @@ struct StepOptions {
   std::string profile;                                   // where a trace goes; empty: nowhere
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
+  // The CPU stores float32, and multiplies in bfloat16.
+  DType model_dtype() const {
+    return on_cpu() && precision == DType::bf16 ? DType::f32 : precision;
+  }
   const char* precision_name() const { return fp8 ? "fp8" : dtype_name(precision); }
 };
 
@@ -221,7 +228,8 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   context->set_gemm_epilogues(o.epilogues);
   context->set_bias_sums_in_gemms(o.bias_sums);
   context->set_graphs(o.graphs);
-  const auto model = make_model(*context, model_config(w, o.output_bias), 1, o.precision);
+  if (o.on_cpu()) set_matmul_precision(context->backend(), o.precision, "bench_step");
+  const auto model = make_model(*context, model_config(w, o.output_bias), 1, o.model_dtype());
   if (w.adapter_rank > 0)
     add_adapter(*context, *model, {w.adapter_rank, 2.0 * static_cast<double>(w.adapter_rank)}, 1);
   const bool lm = w.architecture == Architecture::decoder_lm;
@@ -240,7 +248,7 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   const std::vector<PackedBatchHost> hosts(static_cast<size_t>(o.ranks), make_batch(w));
   const PackedBatchHost& host = hosts[0];
   Batch batch;
-  if (o.resident) batch = upload(*context, host, model->spec(), o.precision);
+  if (o.resident) batch = upload(*context, host, model->spec(), o.model_dtype());
   double loss = 0;
   const auto run_steps = [&](int count) {
     if (!o.resident) loss = steps_from_host(trainer, hosts, count);
@@ -260,7 +268,9 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   context->backend().reset_peak_memory();
   const int steps = o.steps > 0 ? o.steps : o.on_cpu() ? 5 : 50;
   if (card) card->start();
+  const std::clock_t cpu = std::clock();
   const double ms = time_steps(*context, steps, run_steps);
+  const double cpu_ms = static_cast<double>(std::clock() - cpu) * 1e3 / CLOCKS_PER_SEC / steps;
   if (card) card->stop();
 
   const MemoryStats memory = context->backend().memory_stats();
@@ -281,10 +291,11 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   row["params"] = model->parameters().parameter_count();
   row["steps"] = steps;
   row["ms"] = ms;
+  if (o.on_cpu()) row["cpu_ms"] = cpu_ms;
   row["tok_s"] = units * o.ranks / ms * 1e3;
   row["real_target_tok_s"] = static_cast<double>(host.label_count) * o.ranks / ms * 1e3;
-  if (lm && !o.on_cpu() &&
-      w.adapter_rank == 0) {  // as the peer counts them; 989.5 TFLOP/s: bfloat16 of an H200
+  // As the peer counts them; 989.5 TFLOP/s: bfloat16 of an H200.
+  if (lm && !o.on_cpu() && w.adapter_rank == 0) {
     const double flops = 6 * parameters + 12.0 * static_cast<double>(w.layers * w.positions) *
                                               static_cast<double>(w.width);
     row["MFU_989"] = flops * units / ms / 1e9 / 989.5;

@@ -179,6 +179,20 @@ void test_options(void) {
   options.device = TRAFO_DEVICE_CPU;
   options.threads = -1;
   FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "threads");
+  options.threads = 1;
+  const int32_t wrong[] = {TRAFO_FLOAT64, TRAFO_INT32, -1, 77};
+  for (int i = 0; i < 4; ++i) {
+    options.matmul_precision = wrong[i];
+    FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "matmul_precision");
+  }
+  options.matmul_precision = TRAFO_BFLOAT16;
+  trafo_error* lacking = trafo_context_new(&options, &none);  // or null
+  if (lacking) {
+    CHECK(trafo_error_code(lacking) == TRAFO_UNSUPPORTED);
+    CHECK(strstr(trafo_error_message(lacking), "AVX512-BF16") != NULL);
+  }
+  trafo_error_free(lacking);
+  trafo_context_free(none);
 
   trafo_model_config config;
   trafo_model* model = NULL;

@@ -321,6 +321,24 @@ TEST_F(TrainingCli, ADumpedConfigurationIsTheSameRun) {
   }
 }
 
+// A processor without the instructions is named in the error.
+TEST_F(TrainingCli, ACpuTrainsInBfloat16) {
+  const Arguments bf16 = {"--device", "cpu", "--precision", "bf16"};
+  const Outcome one = run(train("bf16-one", "5u") + bf16);
+  if (one.err.find("AVX512-BF16") != std::string::npos) {
+    EXPECT_EQ(one.exit_code, 1) << one.err;
+    return;
+  }
+  EXPECT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_NE(one.err.find("cpu, 1 thread, bf16"), std::string::npos) << one.err;
+  trained(changed(train("bf16-three", "5u"), "--cpu-threads", "3") + bf16);
+  trained(train("float32", "5u"));
+  const std::string weights = "/ckpt/5/model.safetensors";
+  const std::string model = read_file(file("bf16-one" + weights));
+  EXPECT_EQ(read_file(file("bf16-three" + weights)), model);
+  EXPECT_NE(read_file(file("float32" + weights)), model);
+}
+
 TEST_F(TrainingCli, TheTaskFollowsTheNumberOfPairs) {
   struct Size {
     int pairs;

@@ -88,6 +88,14 @@ std::vector<trafo_context_options> context_options_of(const Settings& settings) 
   return all;
 }
 
+Context open_training_context(trafo_context_options& options, const std::string& precision) {
+  auto context = make<Context>(trafo_context_new, &options);
+  if (precision != "bf16" || place_of(context.get()).device != TRAFO_DEVICE_CPU) return context;
+  options.device = TRAFO_DEVICE_CPU;
+  options.matmul_precision = TRAFO_BFLOAT16;
+  return make<Context>(trafo_context_new, &options);
+}
+
 void refuse_fp16(const std::string& precision) {
   if (precision == "fp16")
     usage_error(
@@ -113,11 +121,10 @@ Precision training_precision_on(const trafo_context* context, const std::string&
     usage_error(
         "--precision: fp8 needs a CUDA device of compute capability 8.9 or newer; this would "
         "compute on the CPU");
-  if ((precision == "bf16" || precision == "tf32") && !cuda)
-    usage_error(
-        fmt::format("--precision: {} is for CUDA; this would compute on the CPU", precision));
+  if (precision == "tf32" && !cuda)
+    usage_error("--precision: tf32 is for CUDA; this would compute on the CPU");
   const bool fp8 = precision == "fp8";
-  const bool bf16 = fp8 || precision == "bf16" || (precision == "auto" && cuda);
+  const bool bf16 = fp8 || (precision == "bf16" && cuda) || (precision == "auto" && cuda);
   return {bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32, precision == "tf32", fp8};
 }
 
@@ -128,6 +135,9 @@ int32_t precision_on(const trafo_context* context, const std::string& precision)
         "--precision: {} is for training; this command wants auto, fp32 or bf16", precision));
   if (!is_precision(precision))
     usage_error(fmt::format("--precision: wants auto, fp32 or bf16, got '{}'", precision));
+  if (precision == "bf16" && place_of(context).device != TRAFO_DEVICE_CUDA)
+    usage_error(
+        "--precision: bf16 is for CUDA and for training; this command would compute on the CPU");
   return training_precision_on(context, precision).dtype;
 }
 
@@ -138,7 +148,8 @@ std::string device_text(const trafo_context* context, const trafo_context_option
     const unsigned threads = options.threads > 0
                                  ? static_cast<unsigned>(options.threads)
                                  : std::clamp(std::thread::hardware_concurrency(), 1u, 256u);
-    return fmt::format("cpu, {} thread{}", threads, threads == 1 ? "" : "s");
+    return fmt::format("cpu, {} thread{}{}", threads, threads == 1 ? "" : "s",
+                       options.matmul_precision == TRAFO_BFLOAT16 ? ", bf16" : "");
   }
   trafo_device_info info;
   check(trafo_device_get_info(place.device, place.index, &info, sizeof info));

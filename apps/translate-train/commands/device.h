@@ -19,6 +19,10 @@ std::vector<std::string> devices_of(const Settings& settings);
 // For each of them, with the settings of the machine.
 std::vector<trafo_context_options> context_options_of(const Settings& settings);
 
+// A context for training in one of kPrecisions. On a CPU, bf16 becomes the matmul precision of its
+// options; an error of the library says if the processor lacks it.
+Context open_training_context(trafo_context_options& options, const std::string& precision);
+
 inline constexpr const char* kPrecisions[] = {"auto", "fp32", "tf32", "bf16", "fp8"};
 // Throws the usage error that says why there is no fp16.
 void refuse_fp16(const std::string& precision);

@@ -73,8 +73,10 @@ Ranks::Ranks(const Settings& settings, const Job& job)
                     fmt::format("is for one process with several ranks; under {} each process "
                                 "is one rank, on --device",
                                 job_.launcher));
-  for (size_t rank = 0; rank < options_.size(); ++rank)
-    contexts_.push_back(make<Context>(trafo_context_new, &options_[rank]));
+  const std::string precision =
+      settings.has(Setting::precision) ? settings.program.precision : "auto";
+  for (trafo_context_options& options : options_)
+    contexts_.push_back(open_training_context(options, precision));
   if (!job_.is_alone())
     choose_transport_of_job();
   else if (count() > 1)

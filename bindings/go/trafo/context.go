@@ -81,6 +81,14 @@ func WithGraphs(graphs bool) Option {
 	return func(s *settings) { s.c.graphs = cBool(graphs) }
 }
 
+// WithMatmulPrecision(BFloat16) has GEMMs of float32 tensors multiply in bfloat16 on the CPU, forward and
+// backward: both operands are rounded to it, and everything else stays float32. GEMMs with few rows and
+// translating stay float32. ErrUnsupported: on CUDA, where models compute in bfloat16, and on a processor
+// without AVX512-BF16. The default is Float32.
+func WithMatmulPrecision(precision DType) Option {
+	return func(s *settings) { s.c.matmul_precision = C.int32_t(precision) }
+}
+
 // WithBackgroundShare puts the context into the background if the share is below 1: while other contexts
 // of the process, whose share is 1, are at work, it computes only this share of the time, 0.001 to 1. It
 // gives way within about a millisecond. For training in a process that serves, on the CPU. Results do not

@@ -248,6 +248,31 @@ func TestBackgroundShare(t *testing.T) {
 	wantError(t, err, trafo.ErrInvalidArgument)
 }
 
+func TestMatmulPrecision(t *testing.T) {
+	for _, wrong := range []trafo.DType{trafo.Float64, trafo.Int32, 77} {
+		_, err := trafo.NewContext(trafo.WithMatmulPrecision(wrong))
+		wantError(t, err, trafo.ErrInvalidArgument)
+	}
+	c, err := trafo.NewContext(trafo.WithMatmulPrecision(trafo.BFloat16))
+	if err != nil { // a processor without AVX512-BF16
+		wantError(t, err, trafo.ErrUnsupported)
+		return
+	}
+	defer c.Close()
+	// 1 + 2^-9 is 1 in bfloat16, and 30 rows are not few.
+	data := make([]float32, 30*4)
+	for i := range data {
+		data[i] = 1 + 1.0/512
+	}
+	x := tensor(t, c, data, 30, 4)
+	y := must[*trafo.Tensor](t)(c.Linear(x, x, nil))
+	for _, value := range values(t, y) {
+		if value != 4 {
+			t.Fatal(value)
+		}
+	}
+}
+
 func TestReferenceOpsAgree(t *testing.T) {
 	for _, fused := range []bool{true, false} {
 		c := newContext(t, trafo.WithFusedKernels(fused), trafo.WithDevice(trafo.CPU, 0))

@@ -147,8 +147,9 @@ type ModelConfig struct {
 	// source and target, as T5 1.1 and mT5 have. Default false.
 	SeparateOutput bool `json:"separate_output,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
-	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
-	// file. Default Float32.
+	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU
+	// can multiply in bfloat16: matmul_precision of trafo_context_options. Not part of the model's file. Default
+	// Float32.
 	Precision DType `json:"precision,omitzero"`
 }
 

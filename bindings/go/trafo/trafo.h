@@ -299,7 +299,11 @@ typedef struct trafo_context_options {
   int32_t threads; /* Host threads that compute, 1 to 256; 0: one a core. Does not change results. Default 0. */
   int32_t fused_kernels; /* 1: ops run fused kernels; otherwise every op runs its unfused reference. Default 1. */
   int32_t graphs; /* 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1. */
-  int32_t reserved; /* 0 */
+  /* TRAFO_*. TRAFO_FLOAT32 or TRAFO_BFLOAT16: what GEMMs of float32 tensors multiply on the CPU, forward and backward. With
+   * bfloat16, both operands are rounded to it. Products are exact; sums, results, weights and all else are float32. GEMMs with
+   * few rows and translating stay float32. UNSUPPORTED: bfloat16 on CUDA, where models compute in bfloat16, and on a processor
+   * without AVX512-BF16. Default TRAFO_FLOAT32. */
+  int32_t matmul_precision;
   /* Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they
    * compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1. */
   double background_share;
@@ -1332,7 +1336,8 @@ typedef struct trafo_model_config {
    * as T5 1.1 and mT5 have. Default 0. */
   int32_t separate_output;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
-   * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
+   * on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:
+   * matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
   int32_t reserved; /* 0 */
 } trafo_model_config;

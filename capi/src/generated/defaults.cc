@@ -16,6 +16,7 @@ trafo_context_options trafo::capi::defaults(const trafo_context_options*) {
   c.device = TRAFO_DEVICE_CPU;
   c.fused_kernels = 1;
   c.graphs = 1;
+  c.matmul_precision = TRAFO_FLOAT32;
   c.background_share = 1.0;
   return c;
 }

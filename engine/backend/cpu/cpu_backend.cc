@@ -1,9 +1,11 @@
 #include "engine/backend/cpu/cpu_backend.h"
 
 #include <cstring>
+#include <utility>
 
 #include "engine/backend/cpu/gemm.h"
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/core/argument_error.h"
 #include "engine/memory/caching_allocator.h"
 
 namespace trafo {
@@ -35,11 +37,15 @@ class CpuBackend final : public Backend {
   void synchronize() override {}
 
   void gemm(const GemmParams& params) override {
-    if (!packed_weights_ || !packed_weights_->run(pool_, params)) gemm_cpu(pool_, params);
+    if (!packed_weights_ || !packed_weights_->run(pool_, params))
+      gemm_cpu(pool_, params, matmul_precision_);
   }
   std::shared_ptr<const PackedWeights> exchange(std::shared_ptr<const PackedWeights> weights) {
     packed_weights_.swap(weights);
     return weights;
+  }
+  DType exchange(DType matmul_precision) {
+    return std::exchange(matmul_precision_, matmul_precision);
   }
   ThreadPool& pool() { return pool_; }
 
@@ -60,6 +66,7 @@ class CpuBackend final : public Backend {
   CachingAllocator allocator_;
   ThreadPool pool_;
   std::shared_ptr<const PackedWeights> packed_weights_;
+  DType matmul_precision_ = DType::f32;
 };
 
 }  // namespace
@@ -76,6 +83,27 @@ ThreadPool* cpu_thread_pool(Backend& backend) {
 std::shared_ptr<const PackedWeights> exchange_packed_weights(
     Backend& backend, std::shared_ptr<const PackedWeights> weights) {
   return static_cast<CpuBackend&>(backend).exchange(std::move(weights));
+}
+
+void set_matmul_precision(Backend& backend, DType precision, std::string_view origin) {
+  auto* cpu = dynamic_cast<CpuBackend*>(&backend);
+  const auto refuse = [&](const std::string& reason) {
+    throw ArgumentError(ErrorCode::unsupported, std::string(origin), "matmul_precision", reason);
+  };
+  if (precision == DType::bf16 && cpu == nullptr)
+    refuse(concat(" bfloat16 is for the CPU; models on ", device_name(backend.device()),
+                  " compute in bfloat16"));
+  if (precision == DType::bf16 && !has_bf16_gemm()) refuse(concat(" bfloat16: ", kNoBf16Gemm));
+  if (cpu) cpu->exchange(precision);
+}
+
+ExactGemms::ExactGemms(Backend& backend)
+    : backend_(dynamic_cast<CpuBackend*>(&backend) ? &backend : nullptr) {
+  if (backend_) before_ = static_cast<CpuBackend*>(backend_)->exchange(DType::f32);
+}
+
+ExactGemms::~ExactGemms() {
+  if (backend_) static_cast<CpuBackend*>(backend_)->exchange(before_);
 }
 
 }  // namespace trafo

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/packed_weights.h"
@@ -16,5 +17,22 @@ ThreadPool* cpu_thread_pool(Backend& backend);
 // is a CPU's.
 std::shared_ptr<const PackedWeights> exchange_packed_weights(
     Backend& backend, std::shared_ptr<const PackedWeights> weights);
+// Has GEMMs of float32 multiply float32, as at first, or bfloat16 (gemm_cpu). UNSUPPORTED:
+// bfloat16 on another device than the CPU, or on a processor without it.
+void set_matmul_precision(Backend& backend, DType precision, std::string_view origin);
+
+// During its lifetime, GEMMs of float32 multiply float32: for values that are kept, such as merged
+// weights. Does nothing on another device than the CPU.
+class ExactGemms {
+ public:
+  explicit ExactGemms(Backend& backend);
+  ~ExactGemms();
+  ExactGemms(const ExactGemms&) = delete;
+  ExactGemms& operator=(const ExactGemms&) = delete;
+
+ private:
+  Backend* backend_;  // null: another device
+  DType before_ = DType::f32;
+};
 
 }  // namespace trafo

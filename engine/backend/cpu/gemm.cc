@@ -86,11 +86,13 @@ void* gemm_shared_scratch(int64_t bytes) {
   return buffer.get(static_cast<size_t>(bytes));
 }
 
-void gemm_cpu(ThreadPool& pool, const GemmParams& params) {
+void gemm_cpu(ThreadPool& pool, const GemmParams& params, DType multiply) {
   check(params);
+  if (multiply == DType::bf16)
+    require(has_bf16_gemm(), ErrorCode::unsupported, "gemm", kNoBf16Gemm);
   if (params.m == 0 || params.n == 0 || params.batch == 0) return;
   if (params.dtype == DType::f32)
-    gemm_batch<float>(pool, params, gemm_f32);
+    gemm_batch<float>(pool, params, multiply == DType::bf16 ? gemm_bf16 : gemm_f32);
   else
     gemm_batch<double>(pool, params, gemm_f64);
 }

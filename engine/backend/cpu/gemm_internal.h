@@ -13,6 +13,9 @@ namespace trafo {
 // machine.
 void gemm_f32(ThreadPool& pool, const GemmParams& params);
 void gemm_f64(ThreadPool& pool, const GemmParams& params);
+// gemm_f32 with A and B rounded to bfloat16, but for few rows (gemm_kernels.h). Only if
+// has_bf16_gemm().
+void gemm_bf16(ThreadPool& pool, const GemmParams& params);
 
 // A weight B^T [n, k] laid out once for many GEMMs, padded to whole panels: packed_size_f32
 // elements, which belong to the instruction set that runs.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "engine/backend/cpu/gemm_blocks.h"
 #include "engine/backend/cpu/simd-inl.h"
 #include "hwy/cache_control.h"
 
@@ -42,20 +43,6 @@ constexpr int wide_vectors(int rows) {
   if (kPanelRows == 14) return rows <= 3 ? 8 : rows <= 6 ? 4 : 2;
   return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
 }
-
-template <class T>
-struct Tile {
-  const T* a;  // element (i, k) at a[i * a_stride + k] or, by columns, a[k * a_stride + i]
-  int64_t a_stride;
-  const T* b;  // element (k, j) at b[k * b_stride + j], readable for the full width of the tile
-  int64_t b_stride;
-  int64_t k;
-  T* c;
-  int64_t c_stride;
-  int64_t cols;   // columns of C to write
-  bool add_c;     // C += instead of C =
-  const T* bias;  // at the first column, or null
-};
 
 template <class T>
 using TileFn = void (*)(const Tile<T>&);

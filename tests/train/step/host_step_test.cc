@@ -1,4 +1,6 @@
 // Steps on the CPU in planned memory: the same bits as without, and nothing taken from the system.
+#include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/gemm.h"
 #include "engine/models/upload.h"
 #include "engine/train/step/host_step_memory.h"
 #include "tests/support/memory_meter.h"
@@ -107,6 +109,73 @@ TEST_P(HostStepTest, AFailedStepLeavesTheArenaFree) {
   reference.step({&data[1], 1});
   EXPECT_EQ(weight_bytes(*context, *model), weight_bytes(*context, *again));
   EXPECT_EQ(trainer.unplanned_allocations(), 0);
+}
+
+// ---- a context that multiplies in bfloat16 ----
+
+using namespace testing;
+
+struct PrecisionProcess {
+  std::unique_ptr<Context> context;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<TrainingRun> run;
+
+  PrecisionProcess(DType precision, int threads, const TrainOptions& options,
+                   const std::optional<std::filesystem::path>& directory = std::nullopt)
+      : context(make_context({DeviceKind::cpu, 0}, threads)) {
+    set_matmul_precision(context->backend(), precision, "test");
+    model = make_model(*context, tiny_config(), 5);
+    run = std::make_unique<TrainingRun>(*context, *model, copy_data(), options, directory);
+  }
+  std::vector<std::byte> weights() const { return weight_bytes(*context, *model); }
+};
+
+class MatmulPrecisionRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_bf16_gemm()) GTEST_SKIP() << "this processor lacks AVX512-BF16";
+  }
+  static TrainOptions options(int64_t updates) {
+    TrainOptions options = quick_options();
+    options.batch_tokens = 150;
+    options.after_updates = updates;
+    return options;
+  }
+};
+
+std::vector<std::byte> trained(PrecisionProcess process) {
+  EXPECT_EQ(process.run->run().reason, StopReason::limit);
+  return process.weights();
+}
+
+TEST_F(MatmulPrecisionRun, ThreadsAndRecomputationDoNotChangeABit) {
+  const auto one = trained({DType::bf16, 1, options(12)});
+  for (const int threads : {2, 3, 4})
+    EXPECT_EQ(trained({DType::bf16, threads, options(12)}), one) << threads << " threads";
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    TrainOptions recomputing = options(12);
+    recomputing.recompute = recompute;
+    EXPECT_EQ(trained({DType::bf16, 2, recomputing}), one);
+  }
+  EXPECT_NE(trained({DType::f32, 1, options(12)}), one);
+}
+
+TEST_F(MatmulPrecisionRun, AResumedRunGoesOnWithTheSameBits) {
+  const TemporaryDirectory directory;
+  trained({DType::bf16, 1, options(7), directory.path()});
+  EXPECT_EQ(trained({DType::bf16, 2, options(14), directory.path()}),
+            trained({DType::bf16, 1, options(14)}));
+}
+
+TEST_F(MatmulPrecisionRun, LearnsAsFloat32Does) {
+  const auto loss_of = [](DType precision) {
+    PrecisionProcess process(precision, 2, options(60));
+    EXPECT_EQ(process.run->run().reason, StopReason::limit);
+    return mean_cross_entropy(*process.context, *process.model, *copy_data().valid, kTokens,
+                              nullptr, 0);
+  };
+  const double single = loss_of(DType::f32), half = loss_of(DType::bf16);
+  EXPECT_NEAR(half, single, 0.02 * single);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use trafo_sys as sys;
 
 use crate::device::Device;
+use crate::enums::DType;
 use crate::error::{Error, Result, check, infallible};
 use crate::handle::{OutString, RawContext, check_abi, defaults, path_view};
 use crate::network::tensor::{Element, Tensor};
@@ -39,6 +40,8 @@ pub struct ContextOptions {
     pub fused_kernels: bool,
     /// Whether training steps on CUDA are replayed as graphs.
     pub graphs: bool,
+    /// What GEMMs of float32 tensors multiply on the CPU; see [`matmul_precision`](Self::matmul_precision()).
+    pub matmul_precision: DType,
     /// Below 1, the engine works in the background; see [`background_share`](Self::background_share()).
     pub background_share: f64,
 }
@@ -51,6 +54,7 @@ impl ContextOptions {
             threads: 0,
             fused_kernels: true,
             graphs: true,
+            matmul_precision: DType::F32,
             background_share: 1.0,
         }
     }
@@ -75,6 +79,14 @@ impl ContextOptions {
         self.graphs = graphs;
         self
     }
+    /// [`DType::BF16`] has GEMMs of float32 tensors multiply in bfloat16 on the CPU, forward and backward: both
+    /// operands are rounded to it, and everything else stays float32. GEMMs with few rows and translating stay
+    /// float32. `Unsupported` on CUDA, where [models](crate::ModelConfig::precision) compute in bfloat16, and on a
+    /// processor without AVX512-BF16. The default is [`DType::F32`].
+    pub fn matmul_precision(mut self, precision: DType) -> Self {
+        self.matmul_precision = precision;
+        self
+    }
     /// Below 1, the engine works in the background: while other engines of the process, whose share is 1, are at work,
     /// it computes only this share of the time, 0.001 to 1. It gives way within about a millisecond. For training in
     /// a process that serves. On the CPU only. Never changes results.
@@ -90,6 +102,7 @@ impl ContextOptions {
         options.threads = to_i32(self.threads);
         options.fused_kernels = self.fused_kernels.into();
         options.graphs = self.graphs.into();
+        options.matmul_precision = self.matmul_precision.as_raw();
         options.background_share = self.background_share;
         // SAFETY: options and out are valid during the call.
         RawContext::make(|out| unsafe { sys::trafo_context_new(&options, out) })

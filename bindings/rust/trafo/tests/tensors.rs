@@ -719,3 +719,24 @@ fn own_tensors_are_drawn_saved_and_updated() -> Result<()> {
     assert_close(&sgd.velocities()[0].to_vec()?, &[0.9]);
     Ok(())
 }
+
+#[test]
+fn gemms_multiply_bfloat16_where_the_processor_does() -> Result<()> {
+    let refused = |precision| {
+        Context::with_options(&ContextOptions::new().matmul_precision(precision)).unwrap_err()
+    };
+    assert_eq!(refused(DType::F64).code(), ErrorCode::InvalidArgument);
+    let context = match Context::with_options(&ContextOptions::new().matmul_precision(DType::BF16))
+    {
+        Ok(context) => context,
+        Err(error) => {
+            assert_eq!(error.code(), ErrorCode::Unsupported);
+            assert!(error.to_string().contains("AVX512-BF16"), "{error}");
+            return Ok(());
+        }
+    };
+    // 1 + 2^-9 is 1 in bfloat16, and 30 rows are not few.
+    let x = context.tensor(&[1.0f32 + 1.0 / 512.0; 120], &[30, 4])?;
+    assert_eq!(x.linear(&x, None)?.to_vec::<f32>()?, [4.0; 900]);
+    Ok(())
+}

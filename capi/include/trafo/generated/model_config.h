@@ -150,7 +150,8 @@ typedef struct trafo_model_config {
    * as T5 1.1 and mT5 have. Default 0. */
   int32_t separate_output;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
-   * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
+   * on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:
+   * matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
   int32_t reserved; /* 0 */
 } trafo_model_config;

@@ -318,7 +318,8 @@ model_config! {
     /// source and target, as T5 1.1 and mT5 have. Default false.
     separate_output: bool = i32::from, from_flag;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
-    /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
-    /// Default [`DType::F32`].
+    /// optimizer works on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can
+    /// multiply in bfloat16: matmul_precision of trafo_context_options. Not part of the model's file. Default
+    /// [`DType::F32`].
     precision: DType = DType::as_raw, DType::from_raw;
 }
