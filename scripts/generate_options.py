@@ -39,7 +39,7 @@ def targets(schema):
     for file, ending in (("rules", ".h"), ("rules_cpu", "-inl.h"), ("rules_cuda", ".cuh")):
         yield f"engine/optim/generated/{file}.inc", engine.rule_includes(schema, ending)
     yield "engine/optim/generated/optimizer_options.def", engine.optimizer_options(training)
-    yield "engine/objective/generated/objectives.def", engine.rows_of(schema, "objective", "TRAFO_OBJECTIVE", ["other_model", "preferences"])
+    yield "engine/objective/generated/objectives.def", engine.rows_of(schema, "objective", "TRAFO_OBJECTIVE", ["other_model", "preferences", "answers_apart"])
     yield "engine/metrics/generated/metrics.def", engine.metrics(schema)
     drawn, searched = decoding.part("sampling"), [row for row in decoding.engine_rows if row.part is None]
     for table, path, rows in (

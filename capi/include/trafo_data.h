@@ -13,8 +13,8 @@ extern "C" {
 #include "trafo/generated/corpus_options.h"
 
 /* A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with
- * options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines: its members choose
- * text, pairs or preferences. CORRUPT_FILE: a line is not such a JSON object. "-" is standard input. IO: a file that stays on
+ * options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines or CSV: its members or
+ * columns choose text, pairs or preferences. CORRUPT_FILE: a line is no such object or record. "-" is standard input. IO: a file that stays on
  * disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until the next call of it on the thread.
  * options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_open(const trafo_string_view *paths, size_t count,

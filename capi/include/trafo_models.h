@@ -210,7 +210,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *mo
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_teacher(trafo_model *model, const char *path, size_t path_length);
 /* Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *model);
-/* Gives the model the reference that TRAFO_OBJECTIVE_DPO compares it with, usually the file that its weights come from, in place of a
+/* Gives the model the reference that TRAFO_OBJECTIVE_DPO or _KTO compares it with, usually the file that its weights come from, in place of a
  * teacher or an earlier reference. A model with an adapter needs none: without its adapter it is its own reference. Otherwise as
  * trafo_model_load_teacher. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_reference(trafo_model *model, const char *path, size_t path_length);

@@ -135,12 +135,18 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, si
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
                                                        size_t count, trafo_corpus **out);
 
-/* Preference pairs from memory, for TRAFO_OBJECTIVE_DPO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise as
- * trafo_corpus_new. since 0.1 */
+/* Preference pairs from memory, for TRAFO_OBJECTIVE_DPO, _ORPO and _KTO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise
+ * as trafo_corpus_new. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new_preferences(const trafo_string_view *prompts,
                                                                    const trafo_string_view *chosen,
                                                                    const trafo_string_view *rejected, size_t count,
                                                                    trafo_corpus **out);
+
+/* Labelled answers from memory, for TRAFO_OBJECTIVE_KTO: answers[i] to prompts[i] is desirable if labels[i] is 1, and not if it is
+ * 0. In the corpus they are preference pairs with one answer; the other one is empty. Otherwise as trafo_corpus_new. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new_labelled(const trafo_string_view *prompts,
+                                                                const trafo_string_view *answers, const int32_t *labels,
+                                                                size_t count, trafo_corpus **out);
 
 #include "trafo/generated/corpus_info.h"
 

@@ -284,6 +284,21 @@ trafo_error* trafo_corpus_new_preferences(const trafo_string_view* prompts,
   });
 }
 
+trafo_error* trafo_corpus_new_labelled(const trafo_string_view* prompts,
+                                       const trafo_string_view* answers, const int32_t* labels,
+                                       size_t count, trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    std::vector<std::string> questions = lines_argument(call, prompts, count, "prompts"),
+                             replies = lines_argument(call, answers, count, "answers");
+    call.array(labels, count, "labels");
+    std::vector<bool> desirable;
+    for (size_t i = 0; i < count; ++i) desirable.push_back(call.flag(labels[i], "labels"));
+    *out = new_handle<trafo_corpus>(
+        make_labelled(std::move(questions), std::move(replies), desirable));
+  });
+}
+
 trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
                                const trafo_corpus_options* options, const trafo_cancel* cancel,
                                trafo_corpus** out) {
@@ -299,8 +314,8 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
       call.refuse_argument("preferences", " and monolingual are both set: text is one of them");
     if (o.memory_bytes < 0)
       call.refuse_argument("memory_bytes", " must be at least 0, got ", o.memory_bytes);
-    if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_CHATS)
-      call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_CHATS, ", got ", o.format);
+    if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_CSV)
+      call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_CSV, ", got ", o.format);
     call.reserved(o.reserved);
     if (!preferences && (count < 1 || count > (monolingual ? 1u : 2u)))
       call.refuse(count, " paths: ",
@@ -357,7 +372,9 @@ trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus, trafo_corpus_info
             report.dropped_empty,
             static_cast<int32_t>(pairs.form()),
             pairs.format() == CorpusFormat::json_lines,
-            pairs.has_chats()};
+            pairs.has_chats(),
+            pairs.labelled(),
+            pairs.format() == CorpusFormat::csv};
   });
 }
 

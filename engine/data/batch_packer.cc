@@ -98,6 +98,25 @@ void BatchPacker::add_answers(std::span<const int32_t> source, std::span<const i
   }
 }
 
+void BatchPacker::add_labelled(std::span<const int32_t> source, std::span<const int32_t> answer,
+                               std::span<const int32_t> other, bool desirable, int64_t pair) {
+  for (const bool own : {desirable, !desirable}) {
+    const std::span<const int32_t> text = own ? answer : other;
+    const auto sentence = static_cast<int32_t>(batch_.sentences());
+    const size_t begin = batch_.target_out.size();
+    add(source, text, pair);
+    const size_t end = batch_.target_out.size();
+    batch_.target_sentences.resize(end, sentence);
+    batch_.target_weights.resize(end, 1.0f);  // those of an encoder_decoder
+    std::fill(batch_.target_out.begin() + static_cast<std::ptrdiff_t>(begin),
+              batch_.target_out.end() - std::ssize(text), kIgnoreLabel);
+    if (own) continue;
+    std::fill(batch_.target_weights.begin() + static_cast<std::ptrdiff_t>(begin),
+              batch_.target_weights.end(), 0.0f);
+    batch_.label_count -= std::ssize(text);
+  }
+}
+
 void BatchPacker::add_source(std::span<const int32_t> source) {
   append_source(source);
   batch_.target_cu_seqlens.push_back(batch_.target_cu_seqlens.back());

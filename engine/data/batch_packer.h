@@ -20,6 +20,11 @@ class BatchPacker {
   // A preference pair: two sentences, of the source with each answer.
   void add_answers(std::span<const int32_t> source, std::span<const int32_t> chosen,
                    std::span<const int32_t> rejected, int64_t pair);
+  // A labelled answer: a pair of sentences, of the source with it and with an answer to another
+  // prompt. Only the former has weights. It is the first one if it is desirable. The labels of the
+  // source are ignored.
+  void add_labelled(std::span<const int32_t> source, std::span<const int32_t> answer,
+                    std::span<const int32_t> other, bool desirable, int64_t pair);
   // A sentence without a target, for decoding with an encoder_decoder.
   void add_source(std::span<const int32_t> source);
 

@@ -20,6 +20,18 @@ constexpr int64_t kReadAtATime = 1024;
 // window of the batcher has at most, one text more or less: 256 MiB of ids.
 constexpr int64_t kFirstTexts = 128, kMostTextTokens = int64_t{1} << 26;
 
+// Makes a row of each answer.
+void split_answers(PairBlock& block) {
+  for (size_t i = 0, pairs = block.tokens.size(); i < pairs; ++i) {
+    PairTokens& pair = block.tokens[i];
+    if (pair.target.empty() || pair.rejected.empty()) continue;
+    const PairTokens second{pair.source, {}, pair.rejected};
+    pair.rejected = {};
+    block.tokens.push_back(second);
+    block.ids.push_back(block.ids[i]);
+  }
+}
+
 }  // namespace
 
 Batcher::Batcher(const PairSource& corpus, const BatcherOptions& options)
@@ -56,16 +68,30 @@ void Batcher::restart(int64_t batch_tokens) {
   open_epoch(options_.seed, 0);
 }
 
+int64_t Batcher::decoded(std::span<const int32_t> source, std::span<const int32_t> target) const {
+  const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
+  return std::ssize(target) + (decoder_only ? std::ssize(source) - 1 : 0);
+}
+
 BatchExtent Batcher::extent(const PairTokens& pair) const {
   const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
-  const auto source = static_cast<int64_t>(pair.source.size());
-  const auto decoded = [&](std::span<const int32_t> target) {
-    const auto tokens = static_cast<int64_t>(target.size());
-    return decoder_only ? source + tokens - 1 : tokens;
-  };
-  const int64_t encoded = decoder_only ? 0 : source, target = decoded(pair.target);
+  const int64_t encoded = decoder_only ? 0 : std::ssize(pair.source);
+  if (answers_apart()) {
+    // Other answers make a sentence longer or shorter, but not the batch: each is there once.
+    BatchExtent sum;
+    for (const std::span<const int32_t> answer : {pair.target, pair.rejected}) {
+      if (answer.empty()) continue;
+      sum.sentences += 2;
+      sum.source_tokens += 2 * encoded;
+      sum.target_tokens += 2 * decoded(pair.source, answer);
+      sum.longest_source = encoded;
+      sum.longest_target = corpus_->options().max_length;
+    }
+    return sum;
+  }
+  const int64_t target = decoded(pair.source, pair.target);
   if (pair.rejected.empty()) return {1, encoded, target, encoded, target};
-  const int64_t rejected = decoded(pair.rejected);
+  const int64_t rejected = decoded(pair.source, pair.rejected);
   return {2, 2 * encoded, target + rejected, encoded, std::max(target, rejected)};
 }
 
@@ -174,9 +200,12 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
     window.end += static_cast<int64_t>(used - before);
   }
   if (cuts) cut_long_texts(lengths, window.pairs);
+  if (answers_apart()) split_answers(window.pairs);
   std::vector<uint32_t>& order = window.order;
   for (size_t i = 0; i < window.pairs.tokens.size(); ++i)
-    if (!window.pairs.tokens[i].target.empty()) order.push_back(static_cast<uint32_t>(i));
+    if (const PairTokens& pair = window.pairs.tokens[i];
+        !pair.target.empty() || !pair.rejected.empty())
+      order.push_back(static_cast<uint32_t>(i));
   if (order.empty()) return window;
   // So that windows of one text, which have the same length, do not share their batches.
   if (cuts && options_.shuffle)
@@ -309,9 +338,40 @@ void Batcher::next(PackedBatchHost& batch) {
   }
 }
 
+std::vector<Batcher::LabelledRow> Batcher::labelled_rows(const Window& window,
+                                                         std::span<const uint32_t> places) const {
+  std::vector<LabelledRow> rows;
+  for (const bool desirable : {true, false})
+    for (const uint32_t place : places) {
+      const PairTokens& pair = window.pairs.tokens[place];
+      const auto answer = desirable ? pair.target : pair.rejected;
+      if (!answer.empty())
+        rows.push_back({pair.source, answer, {}, desirable, window.pairs.ids[place]});
+    }
+  std::span<const int32_t> other = rows.back().answer;
+  if (rows.size() == 1 && window.order.size() > 1) {
+    const uint32_t* const place = places.data();
+    const PairTokens& beside =
+        window.pairs.tokens[place == window.order.data() ? place[1] : place[-1]];
+    other = beside.target.empty() ? beside.rejected : beside.target;
+  }
+  const auto most = static_cast<size_t>(corpus_->options().max_length);
+  for (LabelledRow& row : rows) {
+    const auto more = static_cast<size_t>(decoded(row.source, {}));  // in front of the answer
+    row.other = other.first(std::min(other.size(), most - more));
+    other = row.answer;
+  }
+  return rows;
+}
+
 void Batcher::pack(const Window& window, std::span<const uint32_t> places,
                    PackedBatchHost& batch) const {
   BatchPacker packer(batch, corpus_->options().form, options_.start_id);
+  if (answers_apart()) {
+    for (const LabelledRow& row : labelled_rows(window, places))
+      packer.add_labelled(row.source, row.answer, row.other, row.desirable, row.pair);
+    return;
+  }
   for (const uint32_t place : places) {
     const auto [source, target, rejected, learned] = window.pairs.tokens[place];
     if (rejected.empty())
@@ -325,6 +385,17 @@ void Batcher::count(const Window& window, std::span<const uint32_t> places,
                     PackedBatchHost& batch) const {
   const BatchPacker packer(batch, corpus_->options().form, options_.start_id);  // empties it
   BatchCounts counts;
+  if (answers_apart()) {
+    for (const LabelledRow& row : labelled_rows(window, places)) {
+      counts.sentences += 2;
+      if (corpus_->options().form == SequenceForm::encoder_decoder)
+        counts.source_tokens += 2 * std::ssize(row.source);
+      counts.target_tokens += decoded(row.source, row.answer) + decoded(row.source, row.other);
+      batch.label_count += std::ssize(row.answer);
+    }
+    batch.elsewhere = counts;
+    return;
+  }
   for (const uint32_t place : places) {
     const PairTokens& pair = window.pairs.tokens[place];
     const BatchExtent size = extent(pair);

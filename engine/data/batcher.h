@@ -62,7 +62,11 @@ struct BatcherState {
 // An endless sequence of batches. It depends on corpus, options and state alone. A batch has at
 // most options().batch_tokens target tokens and at most twice as many source tokens. A preference
 // pair is two sentences of a batch, one after the other: the prompt with the chosen answer, then
-// with the rejected one. The corpus must outlive the batcher.
+// with the rejected one. With TokenizedCorpusOptions::answers_apart, each answer is a row of two
+// sentences (BatchPacker::add_labelled): a batch has its chosen answers first, then the rejected
+// ones, and the other answer of a row is the one of the row before it, of the first row the last
+// one's, cut to max_length. A row alone in its batch has the answer of the row beside it in the
+// window. The corpus must outlive the batcher.
 class Batcher {
  public:
   Batcher(const PairSource& corpus, const BatcherOptions& options);
@@ -107,6 +111,18 @@ class Batcher {
   BatchExtent extent(const PairTokens& pair) const;
   template <class Batch>  // batch(first, past, extent): positions in window.order
   void divide(const Window& window, int64_t budget, Batch batch) const;
+  bool answers_apart() const noexcept {
+    return options_.rejected && corpus_->preferences() && corpus_->options().answers_apart;
+  }
+  // A labelled answer and an answer to another prompt.
+  struct LabelledRow {
+    std::span<const int32_t> source, answer, other;
+    bool desirable;
+    int64_t pair;
+  };
+  std::vector<LabelledRow> labelled_rows(const Window& window,
+                                         std::span<const uint32_t> places) const;
+  int64_t decoded(std::span<const int32_t> source, std::span<const int32_t> target) const;
   void pack(const Window& window, std::span<const uint32_t> places, PackedBatchHost& batch) const;
   void count(const Window& window, std::span<const uint32_t> places, PackedBatchHost& batch) const;
 

@@ -1,5 +1,6 @@
 #include "engine/data/chat_record.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/core/status.h"
@@ -21,13 +22,21 @@ constexpr std::pair<std::string_view, std::string_view> kShareGptRoles[] = {
 
 class ChatReader {
  public:
-  ChatReader(const Json& record, std::string_view label)
-      : fields_(record, kChatRecordOrigin, label), label_(label) {}
+  ChatReader(const Json& record, std::string label)
+      : record_(record), label_(std::move(label)), fields_(record, kChatRecordOrigin, label_) {}
 
-  Json::List messages() const {
-    return each_of("messages", [&](const Json& given, size_t number) {
-      return checked_message(given, number);
-    });
+  Json::List messages(std::string_view member = "messages") const {
+    return each_of(
+        member, [&](const Json& given, size_t number) { return checked_message(given, number); });
+  }
+
+  // A list of messages, or a text as a message of `role`.
+  Json::List messages_or_text(std::string_view member, std::string_view role) const {
+    if (fields_.at(member).as<Json::List>())
+      return ChatReader(record_, concat(label_, ": ", member)).messages(member);
+    std::string text;
+    fields_.take(member, text);
+    return {message(role, text)};
   }
 
   Json::List conversations() const {
@@ -53,6 +62,9 @@ class ChatReader {
   }
 
   const JsonFields& fields() const { return fields_; }
+
+  // The messages with what else the template of the record reads.
+  std::string dumped(Json::List messages) const;
 
   template <class... Args>
   void check(bool condition, const Args&... why) const {
@@ -94,8 +106,9 @@ class ChatReader {
     return *found->as<std::string>();
   }
 
+  const Json& record_;
+  const std::string label_;
   const JsonFields fields_;
-  const std::string_view label_;
 };
 
 // Whether a message says something: a content, a call of a tool, thoughts.
@@ -111,10 +124,75 @@ bool says_something(const Json& message) {
   return false;
 }
 
+bool say_something(const Json::List& messages) {
+  return std::ranges::any_of(messages, says_something);
+}
+
+std::string ChatReader::dumped(Json::List messages) const {
+  Json chat;
+  chat["messages"] = std::move(messages);
+  if (fields_.has("tools")) chat["tools"] = fields_.at("tools");
+  if (fields_.has("chat_template_kwargs")) {
+    const Json& given = fields_.at("chat_template_kwargs");
+    check(given.as<Json::Object>() != nullptr, "chat_template_kwargs is no object");
+    for (const Json::Member& member : *given.as<Json::Object>())
+      if (member.key != "messages") chat[member.key] = member.value;
+  }
+  return chat.dump();
+}
+
+// Moves the messages that both answers begin with to the prompt. At least one message of the
+// shorter answer stays, also if it is the same in the other one.
+Json::List take_common_prompt(Json::List& chosen, Json::List& rejected) {
+  size_t common = 0;
+  const size_t most = std::min(chosen.size(), rejected.size());
+  while (common + 1 < most && chosen[common] == rejected[common]) ++common;
+  const auto end = static_cast<std::ptrdiff_t>(common);
+  Json::List prompt(chosen.begin(), chosen.begin() + end);
+  chosen.erase(chosen.begin(), chosen.begin() + end);
+  rejected.erase(rejected.begin(), rejected.begin() + end);
+  return prompt;
+}
+
 }  // namespace
 
+ChatAnswers answers_of(const Json& record, std::string_view label) {
+  const ChatReader reader(record, std::string(label));
+  Json::List chosen = reader.messages_or_text("chosen", "assistant"),
+             rejected = reader.messages_or_text("rejected", "assistant");
+  const bool lists = reader.fields().at("chosen").as<Json::List>() != nullptr;
+  const Json* given = record.find("prompt");
+  const bool implicit = given == nullptr || (lists && given->as<std::string>());
+  if (implicit && (chosen.empty() || rejected.empty())) return {};
+  Json::List prompt =
+      implicit ? take_common_prompt(chosen, rejected) : reader.messages_or_text("prompt", "user");
+  reader.check(!prompt.empty(), implicit
+                                    ? "chosen and rejected begin with different messages: what "
+                                      "both begin with is the prompt"
+                                    : "prompt has no messages");
+  ChatAnswers parts;
+  if (say_something(prompt)) parts.prompt = reader.dumped(std::move(prompt));
+  if (say_something(chosen)) parts.chosen = Json(std::move(chosen)).dump();
+  if (say_something(rejected)) parts.rejected = Json(std::move(rejected)).dump();
+  return parts;
+}
+
+ChatAnswers labelled_answer_of(const Json& record, std::string_view label) {
+  const ChatReader reader(record, std::string(label));
+  Json::List prompt = reader.messages_or_text("prompt", "user"),
+             answer = reader.messages_or_text("completion", "assistant");
+  bool desirable = false;
+  reader.fields().take("label", desirable);
+  reader.check(!prompt.empty(), "prompt has no messages");
+  ChatAnswers parts;
+  if (say_something(prompt)) parts.prompt = reader.dumped(std::move(prompt));
+  if (say_something(answer))
+    (desirable ? parts.chosen : parts.rejected) = Json(std::move(answer)).dump();
+  return parts;
+}
+
 std::string conversation_of(const Json& record, std::string_view kind, std::string_view label) {
-  const ChatReader reader(record, label);
+  const ChatReader reader(record, std::string(label));
   Json::List messages = kind == "messages"        ? reader.messages()
                         : kind == "conversations" ? reader.conversations()
                         : kind == "prompt"        ? reader.turns("prompt", "completion")
@@ -126,16 +204,7 @@ std::string conversation_of(const Json& record, std::string_view kind, std::stri
     (assistant ? answers : others) = true;
   }
   if (!answers || !others) return {};
-  Json chat;
-  chat["messages"] = std::move(messages);
-  if (reader.fields().has("tools")) chat["tools"] = reader.fields().at("tools");
-  if (reader.fields().has("chat_template_kwargs")) {
-    const Json& given = reader.fields().at("chat_template_kwargs");
-    reader.check(given.as<Json::Object>() != nullptr, "chat_template_kwargs is no object");
-    for (const Json::Member& member : *given.as<Json::Object>())
-      if (member.key != "messages") chat[member.key] = member.value;
-  }
-  return chat.dump();
+  return reader.dumped(std::move(messages));
 }
 
 }  // namespace trafo

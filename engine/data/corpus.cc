@@ -128,7 +128,7 @@ class PairList {
 void PairList::add(Texts&& pair, int64_t line) {
   ParallelCorpus& corpus = corpus_;
   ++corpus.report.lines;
-  if (has_blank({pair.source, pair.target, pair.rejected}, corpus.form)) {
+  if (has_blank({pair.source, pair.target, pair.rejected}, corpus.form, corpus.labelled)) {
     ++corpus.report.dropped_empty;
     return;
   }
@@ -197,9 +197,12 @@ void PairHash::add(const PairView& pair) noexcept {
   if (sides_.size() > 2) sides_.back().add(pair.rejected);
 }
 
-bool has_blank(const PairView& pair, CorpusForm form) noexcept {
-  return (form != CorpusForm::monolingual && is_blank(pair.source)) || is_blank(pair.target) ||
-         (form == CorpusForm::preferences && is_blank(pair.rejected));
+bool has_blank(const PairView& pair, CorpusForm form, bool labelled) noexcept {
+  if (form != CorpusForm::monolingual && is_blank(pair.source)) return true;
+  const bool target = is_blank(pair.target);
+  if (form != CorpusForm::preferences) return target;
+  const bool rejected = is_blank(pair.rejected);
+  return labelled ? target && rejected : target || rejected;
 }
 
 PairView split_columns(std::string_view line, CorpusForm form, std::string_view file,
@@ -406,6 +409,7 @@ ParallelCorpus read_columns(const std::string& path, CorpusForm form,
   corpus.form = lines.form().form;
   corpus.format = lines.form().format();
   corpus.has_chats = lines.form().has_chats();
+  corpus.labelled = lines.form().labelled();
   corpus.file = reader.name();
   PairList pairs(corpus, options);
   PairHash hash(corpus.form);
@@ -427,9 +431,11 @@ struct NamedSide {
   std::vector<std::string> texts;
 };
 
-ParallelCorpus make_corpus(std::span<NamedSide> sides, const CorpusOptions& options) {
+ParallelCorpus make_corpus(std::span<NamedSide> sides, const CorpusOptions& options,
+                           bool labelled = false) {
   ParallelCorpus corpus;
   corpus.form = static_cast<CorpusForm>(sides.size());
+  corpus.labelled = labelled;
   const size_t count = sides[0].texts.size();
   for (const NamedSide& side : sides.subspan(1))
     require(side.texts.size() == count, ErrorCode::invalid_argument, kCorpusOrigin,
@@ -467,6 +473,20 @@ ParallelCorpus make_preferences(std::vector<std::string> prompt, std::vector<std
                        {"chosen answer", std::move(chosen)},
                        {"rejected answer", std::move(rejected)}};
   return make_corpus(sides, options);
+}
+
+ParallelCorpus make_labelled(std::vector<std::string> prompt, std::vector<std::string> answer,
+                             const std::vector<bool>& labels, const CorpusOptions& options) {
+  require(prompt.size() == labels.size() && answer.size() == labels.size(),
+          ErrorCode::invalid_argument, kCorpusOrigin, "there are ", prompt.size(), " prompts, ",
+          answer.size(), " answers and ", labels.size(), " labels");
+  std::vector<std::string> rejected(answer.size());
+  for (size_t i = 0; i < answer.size(); ++i)
+    if (!labels[i]) std::swap(answer[i], rejected[i]);
+  NamedSide sides[] = {{"prompt", std::move(prompt)},
+                       {"desirable answer", std::move(answer)},
+                       {"undesirable answer", std::move(rejected)}};
+  return make_corpus(sides, options, true);
 }
 
 }  // namespace trafo

@@ -1,6 +1,6 @@
 // Text corpora: lines from plain files, gzip files and standard input, checked, as sentence pairs.
 // A line of text has one side or, as columns, all of them. A line of JSON is a record
-// (json_record.h).
+// (json_record.h), and so are one or several lines of CSV (csv_record.h).
 //
 // Every reader strips the line end (LF or CR LF) and a byte order mark at the start of the file,
 // and accepts a missing last line end. Errors name file, line and reason:
@@ -11,7 +11,7 @@
 //                     more tabs than its form has; a file without lines; a corpus without a usable
 //                     pair
 //   CORRUPT_FILE      truncated or damaged gzip; a file named .gz that is not gzip; a line of JSON
-//                     that is no record, or records that are no pairs
+//                     or CSV that is no record, or records that are no pairs
 // gzip is known by its first bytes, whatever the name of the file. "-" is standard input, which can
 // be read once. Both sides may be the same file (a copying task).
 #pragma once
@@ -35,6 +35,7 @@ enum class CorpusFormat {
   text,
   json_lines,
   chats,  // JSON lines, each a conversation
+  csv,    // with the names of the columns in the first line
 };
 
 struct CorpusOptions {
@@ -59,7 +60,8 @@ struct CorpusReport {
   int64_t cut = 0, windows = 0;   // long texts without a source, and the windows that they became
 };
 
-// The texts of a pair. Those that a form does not have are empty.
+// The texts of a pair. Those that a form does not have are empty. A labelled answer is a preference
+// pair with one answer, the preferred one if its label is true, and an empty text.
 struct PairView {
   std::string_view source, target, rejected = {};
 };
@@ -107,7 +109,8 @@ struct ParallelCorpus {
   CorpusReport report;
   CorpusForm form = CorpusForm::parallel;
   CorpusFormat format = CorpusFormat::text;  // of its files
-  bool has_chats = false;                    // each target is a conversation (chat_record.h)
+  bool has_chats = false;                    // the texts are conversations (chat_record.h)
+  bool labelled = false;                     // preferences: each pair has one answer
   std::string file = {};                     // the one that all lines are from, for messages
   uint64_t fingerprint = 0;                  // of all lines, dropped pairs included
 };
@@ -148,8 +151,8 @@ std::vector<std::string> read_lines(const std::string& path, const CorpusOptions
 // A file for each side, two or three. Pairs with an empty side are dropped and counted. Throws
 // CorpusTooLarge.
 ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOptions& options = {});
-// One file of JSON lines, whose members choose the form, or with as many columns as the form has
-// texts.
+// One file of JSON lines or CSV, whose members or columns choose the form, or with as many tab
+// separated columns as the form has texts.
 ParallelCorpus read_columns(const std::string& path, CorpusForm form,
                             const CorpusOptions& options = {});
 ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::string> target,
@@ -157,10 +160,14 @@ ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::s
 ParallelCorpus make_preferences(std::vector<std::string> prompt, std::vector<std::string> chosen,
                                 std::vector<std::string> rejected,
                                 const CorpusOptions& options = {});
+// Labelled answers. labels[i]: whether answer i is desirable.
+ParallelCorpus make_labelled(std::vector<std::string> prompt, std::vector<std::string> answer,
+                             const std::vector<bool>& labels, const CorpusOptions& options = {});
 
 bool is_blank(std::string_view text) noexcept;
-// Whether a text that the form has is empty or white space.
-bool has_blank(const PairView& pair, CorpusForm form) noexcept;
+// Whether a text that the form has is empty or white space. `labelled`: of one of both answers that
+// does not matter.
+bool has_blank(const PairView& pair, CorpusForm form, bool labelled = false) noexcept;
 // Splits a line at its tabs. INVALID_ARGUMENT, naming file and line, unless there is one fewer than
 // texts in the form. A line of monolingual text may have any.
 PairView split_columns(std::string_view line, CorpusForm form, std::string_view file,

@@ -222,7 +222,7 @@ class SideFiles final : public PairText {
   std::vector<Side> sides_;
 };
 
-// Columns, JSON lines or monolingual.
+// Columns, JSON lines, CSV or monolingual.
 class OneFile final : public PairText {
  public:
   OneFile(const std::string& path, CorpusForm form, const LoadOptions& options) {
@@ -233,20 +233,21 @@ class OneFile final : public PairText {
     form_ = lines_.form;
     format_ = lines_.format();
     has_chats_ = lines_.has_chats();
+    labelled_ = lines_.labelled();
     file_ = reader->name();
     PairHash hash(form_);
     int64_t bytes = 0;
     for (PairView pair; lines.next(pair);) {
       ++report_.lines;
       hash.add(pair);
-      if (has_blank(pair, form_)) {
+      if (has_blank(pair, form_, labelled_)) {
         ++report_.dropped_empty;
         continue;
       }
-      add_line(report_.pairs, report_.lines - 1);
+      add_line(report_.pairs, lines.line_number() - 1);
       ++report_.pairs;
-      side_.add(reader->offset(), lines.line().size());
-      bytes += static_cast<int64_t>(lines.line().size());
+      side_.add(lines.offset(), lines.bytes());
+      bytes += static_cast<int64_t>(lines.bytes());
     }
     progress.finish();
     large_ = bytes > options.memory_bytes;

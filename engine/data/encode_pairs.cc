@@ -23,13 +23,16 @@ void copy_ids(std::string_view bytes, int64_t vocabulary, int64_t pair, std::vec
             pair + 1, " has the id ", id, ", the vocabulary has 0 to ", vocabulary - 1);
 }
 
+Json parse_part(std::string_view text, const std::string& place) {
+  return parse_json(text, kEncodePairsOrigin, place, {.bytes = text.size(), .depth = 64});
+}
+
 // The ids of a conversation: the first one as the source, the others as the target. All are empty
 // if nothing of it is learned.
 void encode_chat(const PairEncoding& encoding, const Tokenizer& tokenizer, const std::string& place,
                  std::string_view text, EncodedPair& pair) {
   try {
-    const Json conversation =
-        parse_json(text, kEncodePairsOrigin, place, {.bytes = text.size(), .depth = 64});
+    const Json conversation = parse_part(text, place);
     const bool all = encoding.chat_loss == ChatLoss::all;
     const ChatTemplate& chat_template = encoding.chat_template();
     RenderedChat chat =
@@ -42,6 +45,53 @@ void encode_chat(const PairEncoding& encoding, const Tokenizer& tokenizer, const
     pair.source.assign(ids.begin(), ids.begin() + 1);
     pair.target.assign(ids.begin() + 1, ids.end());
     pair.learned.assign(learned.begin() + 1, learned.end());
+  } catch (const Error& error) {
+    fail(error.code(), error.origin(), place, ": ", error.message());
+  }
+}
+
+// The prompt with the messages that continue it, or with the beginning of an answer.
+std::vector<int32_t> encode_answer(const ChatTemplate& chat_template, const Tokenizer& tokenizer,
+                                   const Json& prompt, const Json* answer) {
+  Json chat = prompt;
+  if (answer != nullptr) {
+    Json::List messages = *prompt.find("messages")->as<Json::List>();
+    const Json::List& more = *answer->as<Json::List>();
+    messages.insert(messages.end(), more.begin(), more.end());
+    chat["messages"] = std::move(messages);
+  }
+  std::vector<int32_t> ids;
+  tokenizer.encode(chat_template.render(chat, {.add_generation_prompt = answer == nullptr}).text,
+                   ids);
+  return ids;
+}
+
+// The ids of a preference pair of conversations, which may lack an answer. The source is what the
+// prompt, which ends with the beginning of an answer, and both whole conversations begin with: in
+// front of a token that merges text of the prompt and of an answer it ends.
+void encode_chat_answers(const PairEncoding& encoding, const Tokenizer& tokenizer,
+                         const std::string& place, const PairView& text, EncodedPair& pair) {
+  try {
+    const ChatTemplate& chat_template = encoding.chat_template();
+    const Json prompt = parse_part(text.source, place);
+    std::vector<int32_t> source = encode_answer(chat_template, tokenizer, prompt, nullptr);
+    std::vector<int32_t>* const answers[] = {&pair.target, &pair.rejected};
+    const std::string_view texts[] = {text.target, text.rejected};
+    size_t common = source.size();
+    for (size_t i = 0; i < 2; ++i) {
+      if (texts[i].empty()) continue;
+      const Json answer = parse_part(texts[i], place);
+      *answers[i] = encode_answer(chat_template, tokenizer, prompt, &answer);
+      const auto same = std::span(source).first(common);
+      common = static_cast<size_t>(std::ranges::mismatch(same, *answers[i]).in1 - same.begin());
+    }
+    require(common > 0, ErrorCode::invalid_argument, kEncodePairsOrigin,
+            "the template writes the first token of the prompt otherwise where an answer follows");
+    for (std::vector<int32_t>* const answer : answers)
+      if (!answer->empty())
+        answer->erase(answer->begin(), answer->begin() + static_cast<std::ptrdiff_t>(common));
+    source.resize(common);
+    pair.source = std::move(source);
   } catch (const Error& error) {
     fail(error.code(), error.origin(), place, ": ", error.message());
   }
@@ -119,12 +169,15 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
     for (int64_t i = begin; i < end; ++i) {
       EncodedPair& pair = pairs[static_cast<size_t>(i)];
       const PairView text = corpus.view(pair_of(i), buffers);
-      if (corpus.has_chats()) {
-        encode_chat(encoding, *chats, corpus.place(pair_of(i)), text.target, pair);
-        continue;
-      }
       const bool preferences = corpus.form() == CorpusForm::preferences;
       pair.identical = text.target == (preferences ? text.rejected : text.source);
+      if (corpus.has_chats()) {
+        if (preferences)
+          encode_chat_answers(encoding, *chats, corpus.place(pair_of(i)), text, pair);
+        else
+          encode_chat(encoding, *chats, corpus.place(pair_of(i)), text.target, pair);
+        continue;
+      }
       if (corpus.has_ids()) {
         copy_ids(text.source, encoding.vocabulary, pair_of(i), pair.source);
         copy_ids(text.target, encoding.vocabulary, pair_of(i), pair.target);

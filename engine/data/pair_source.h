@@ -33,6 +33,9 @@ struct TokenizedCorpusOptions {
   double max_length_ratio = 0;
   // Drops pairs whose sides are the same text; of preferences, both answers.
   bool drop_identical = false;
+  // Of preference pairs: each answer is a row by itself, of two sentences: it and the answer of
+  // another row to its prompt (Kto).
+  bool answers_apart = false;
 };
 // Throws INVALID_ARGUMENT naming the field.
 void check_options(const TokenizedCorpusOptions& options);
@@ -49,8 +52,8 @@ struct PairDrops {
 // The tokens of a pair with </s>. All are empty if the pair was dropped.
 struct PairTokens {
   std::span<const int32_t> source, target;
-  std::span<const int32_t> rejected =
-      {};  // of a preference pair, whose target is the chosen answer
+  // Of a preference pair, whose target is the chosen answer. A labelled answer has one of both.
+  std::span<const int32_t> rejected = {};
   // For each token of the target, 1 if the loss counts it. Empty: it counts all. Of conversations,
   // whose first token is the source and all others the target.
   std::span<const uint8_t> learned = {};
@@ -67,8 +70,9 @@ struct PairFrame {
 };
 
 // Whether a pair is kept that will have these tokens and the frame. If not, counts it in `drops`.
+// `labelled`: it may lack one of two answers.
 bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
-               bool identical, PairDrops& drops, const PairFrame& frame);
+               bool identical, PairDrops& drops, const PairFrame& frame, bool labelled = false);
 
 struct PairBlock {
   std::vector<int64_t> ids;  // numbers of the pairs, counted before any is dropped
@@ -97,6 +101,8 @@ class PairSource {
   virtual bool is_slow() const noexcept { return false; }
   // Whether its pairs are preference pairs.
   bool preferences() const noexcept { return form_ == CorpusForm::preferences; }
+  // Whether these have one answer each.
+  bool labelled() const noexcept { return labelled_; }
   // Whether the tokens of a pair differ from epoch to epoch.
   virtual bool varies() const noexcept { return false; }
 
@@ -110,6 +116,7 @@ class PairSource {
   TokenizedCorpusOptions options_;
   CorpusReport report_;
   CorpusForm form_ = CorpusForm::parallel;
+  bool labelled_ = false;
   uint64_t fingerprint_ = 0;
 };
 

@@ -25,6 +25,7 @@ class MemoryText final : public PairText {
     form_ = corpus_.form;
     format_ = corpus_.format;
     has_chats_ = corpus_.has_chats;
+    labelled_ = corpus_.labelled;
     file_ = corpus_.file;
     for (size_t i = 0; i < corpus_.line.size(); ++i)
       add_line(static_cast<int64_t>(i), corpus_.line[i] - 1);
@@ -228,6 +229,7 @@ TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
   const CorpusForm form = corpora.front().first.form();
   const bool of_ids = corpora.front().first.has_ids();
   const bool of_chats = corpora.front().first.has_chats();
+  const bool labelled = corpora.front().first.labelled();
   std::vector<Part> parts;
   for (auto& [corpus, weight] : corpora) {
     require(corpus.form() == form, ErrorCode::invalid_argument, kTextCorpusOrigin,
@@ -236,6 +238,8 @@ TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
             "corpora of text and of token ids cannot be mixed");
     require(corpus.has_chats() == of_chats, ErrorCode::invalid_argument, kTextCorpusOrigin,
             "corpora of conversations and of other text cannot be mixed");
+    require(corpus.labelled() == labelled, ErrorCode::invalid_argument, kTextCorpusOrigin,
+            "corpora of preference pairs and of labelled answers cannot be mixed");
     for (Part& part : corpus.parts_) {
       part.weight *= weight;
       parts.push_back(std::move(part));
@@ -369,10 +373,11 @@ namespace {
 // file has a column for each text of the form.
 TextCorpus load(std::span<const std::string> paths, CorpusForm form, const LoadOptions& options) {
   const bool columns = paths.size() == 1;
-  require(columns ||
-              (options.format != CorpusFormat::json_lines && options.format != CorpusFormat::chats),
-          ErrorCode::invalid_argument, kTextCorpusOrigin, paths.size(),
-          " paths: JSON lines are one file");
+  require(
+      columns || options.format == CorpusFormat::automatic || options.format == CorpusFormat::text,
+      ErrorCode::invalid_argument, kTextCorpusOrigin, paths.size(),
+      options.format == CorpusFormat::csv ? " paths: CSV is one file"
+                                          : " paths: JSON lines are one file");
   if (!stays_on_disk(paths, options)) {
     CorpusOptions reading;
     reading.memory_bytes = options.memory_bytes;

@@ -32,6 +32,8 @@ class PairText {
   bool has_ids() const noexcept { return has_ids_; }
   // The texts are conversations: JSON, see chat_record.h.
   bool has_chats() const noexcept { return has_chats_; }
+  // Preference pairs have one answer each.
+  bool labelled() const noexcept { return labelled_; }
   // The file that all pairs are from, for messages; empty: several, or none.
   const std::string& file() const noexcept { return file_; }
   // The text is too large to keep in memory, so its token ids are not kept either.
@@ -45,7 +47,7 @@ class PairText {
   uint64_t fingerprint_ = 0;
   CorpusForm form_ = CorpusForm::parallel;
   CorpusFormat format_ = CorpusFormat::text;
-  bool has_ids_ = false, has_chats_ = false;
+  bool has_ids_ = false, has_chats_ = false, labelled_ = false;
   std::string file_;
   bool large_ = false;
 
@@ -95,7 +97,8 @@ class TextCorpus {
   // pair is left.
   static TextCorpus of_ids(std::span<const std::vector<int32_t>> sources,
                            std::span<const std::vector<int32_t>> targets);
-  // INVALID_ARGUMENT: corpora of different forms, or some but not all of token ids, or a weight
+  // INVALID_ARGUMENT: corpora of different forms, or some but not all labelled, of conversations or
+  // of token ids, or a weight
   // that EpochMix refuses.
   static TextCorpus mix(std::vector<std::pair<TextCorpus, double>> corpora);
 
@@ -114,6 +117,7 @@ class TextCorpus {
   bool monolingual() const noexcept { return form() == CorpusForm::monolingual; }
   bool has_ids() const noexcept { return parts_.front().text->has_ids(); }
   bool has_chats() const noexcept { return parts_.front().text->has_chats(); }
+  bool labelled() const noexcept { return parts_.front().text->labelled(); }
   // "FILE:LINE" of a pair, for messages.
   std::string place(int64_t pair) const;
   EpochMix epochs() const;

@@ -19,6 +19,7 @@ TextPairs::TextPairs(TextCorpus corpus, PairEncoding encoding,
   options_ = options;
   report_ = corpus_.report();
   form_ = corpus_.form();
+  labelled_ = corpus_.labelled();
   fingerprint_ = tokenized_fingerprint(corpus_, encoding_, options_.form);
   if (encoding_.tokenizer) targets_ = encoding_.tokenizer->for_targets();
   if (sampling.source_alpha > 0) sampler_ = encoding_.tokenizer->sampler();
@@ -74,11 +75,15 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     const EncodedPair& pair = (*encoded)[static_cast<size_t>(i)];
     block.ids.push_back(pair_of(i));
     PairTokens& out = block.tokens.emplace_back();
-    if (!keep_pair(options_, form_, pair.subwords(), pair.identical, block.dropped, frame))
+    if (!keep_pair(options_, form_, pair.subwords(), pair.identical, block.dropped, frame,
+                   labelled_))
       continue;
+    const auto end_of = [&](const std::vector<int32_t>& answer) {
+      return labelled_ && answer.empty() ? std::nullopt : frame.target_end;
+    };
     out.source = append(pair.source, frame.source_end, frame.source_begin);
-    out.target = append(pair.target, frame.target_end);
-    if (preferences()) out.rejected = append(pair.rejected, frame.target_end);
+    out.target = append(pair.target, end_of(pair.target));
+    if (preferences()) out.rejected = append(pair.rejected, end_of(pair.rejected));
     if (marks == nullptr) continue;
     const size_t begin = marks->size();
     marks->insert(marks->end(), pair.learned.begin(), pair.learned.end());

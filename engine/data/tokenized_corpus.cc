@@ -64,11 +64,12 @@ PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
 }
 
 bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
-               bool identical, PairDrops& drops, const PairFrame& frame) {
+               bool identical, PairDrops& drops, const PairFrame& frame, bool labelled) {
   const bool monolingual = form == CorpusForm::monolingual;
   const bool preferences = form == CorpusForm::preferences;
-  if ((!monolingual && subwords.source.empty()) || subwords.target.empty() ||
-      (preferences && subwords.rejected.empty())) {
+  const bool no_target = subwords.target.empty(), no_rejected = subwords.rejected.empty();
+  if ((!monolingual && subwords.source.empty()) ||
+      (labelled ? no_target && no_rejected : no_target || (preferences && no_rejected))) {
     ++drops.empty;
     return false;
   }
@@ -84,6 +85,7 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
   if (preferences) {
     longest = std::max(longest, decoded(subwords.rejected));
     all += decoded(subwords.rejected);
+    if (options.answers_apart) all = 2 * longest;
     sources *= 2;
   }
   if (const int64_t windows = windows_of(options, source, length_of(subwords.target));
@@ -104,7 +106,7 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
     ++drops.ratio;
     return false;
   }
-  if (!monolingual && options.drop_identical && identical) {
+  if (!monolingual && !labelled && options.drop_identical && identical) {
     ++drops.identical;
     return false;
   }
@@ -118,6 +120,7 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& e
   check_options(options);
   options_ = options;
   form_ = corpus.form();
+  labelled_ = corpus.labelled();
   report_ = corpus.report();
   // In chunks, so that most ids are never in memory twice.
   constexpr int64_t kBlock = 1 << 16;
@@ -215,7 +218,7 @@ void TokenizedCorpus::add(const PairTokens& subwords, const PairFrame& frame, bo
   PairDrops drops;
   const auto pair = static_cast<int64_t>(index_.size());
   index_.push_back(-1);
-  const bool kept = keep_pair(options_, form_, subwords, identical, drops, frame);
+  const bool kept = keep_pair(options_, form_, subwords, identical, drops, frame, labelled_);
   report_.dropped_empty += drops.empty;
   report_.dropped_long += drops.too_long;
   report_.dropped_ratio += drops.ratio;
@@ -224,9 +227,12 @@ void TokenizedCorpus::add(const PairTokens& subwords, const PairFrame& frame, bo
   report_.windows += drops.windows;
   if (!kept) return;
   source_.add(subwords.source, frame.source_end, frame.source_begin);
-  target_.add(subwords.target, frame.target_end);
+  const auto end_of = [&](std::span<const int32_t> answer) {
+    return labelled_ && answer.empty() ? std::nullopt : frame.target_end;
+  };
+  target_.add(subwords.target, end_of(subwords.target));
   learned_.insert(learned_.end(), subwords.learned.begin(), subwords.learned.end());
-  if (preferences()) rejected_.add(subwords.rejected, frame.target_end);
+  if (preferences()) rejected_.add(subwords.rejected, end_of(subwords.rejected));
   index_.back() = static_cast<int32_t>(pair_.size());
   pair_.push_back(pair);
 }

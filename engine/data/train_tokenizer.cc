@@ -53,7 +53,7 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
     stop_if_cancelled(options.cancel, "tokenizer");
     progress.add(1);
     const PairView pair = corpus.view(static_cast<int64_t>(index % pairs), buffers);
-    if (!corpus.monolingual() || corpus.format() == CorpusFormat::json_lines) {
+    if (!corpus.monolingual() || corpus.format() != CorpusFormat::text) {
       const size_t text = corpus.monolingual() ? 1 : index / pairs;
       keep(text == 0 ? pair.source : text == 1 ? pair.target : pair.rejected);
       continue;

@@ -29,13 +29,13 @@ int64_t padding_sentences(int64_t tokens, int64_t longest) {
 
 }  // namespace
 
-uint32_t packed_fields(const ModelSpec& spec, bool preferences) {
+uint32_t packed_fields(const ModelSpec& spec, bool preferences, bool weighted) {
   BatchBucket bucket;
   for (const BatchField& field : kBatchFields)
     if (!field.if_absent && (field.side == BatchSide::target || spec.has_encoder()))
       bucket.add(field.id);
   // In the one stream of a decoder_lm the labels of the source do not count.
-  if (!spec.has_encoder()) bucket.add(FieldId::target_weights);
+  if (!spec.has_encoder() || weighted) bucket.add(FieldId::target_weights);
   if (preferences) bucket.add(FieldId::target_sentences);
   return bucket.fields;
 }

@@ -34,8 +34,8 @@ struct BatchBucket {
 };
 
 // The fields that a Batcher packs for a model, of preference pairs or others, as
-// BatchBucket::fields.
-uint32_t packed_fields(const ModelSpec& spec, bool preferences = false);
+// BatchBucket::fields. `weighted`: the pairs are of TokenizedCorpusOptions::answers_apart.
+uint32_t packed_fields(const ModelSpec& spec, bool preferences = false, bool weighted = false);
 
 // The sizes of a validated batch.
 BatchBucket exact_bucket(const PackedBatchHost& batch, bool first);

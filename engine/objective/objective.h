@@ -39,6 +39,9 @@ class Objective {
   // means per unit.
   virtual std::span<const char* const> metrics() const { return {}; }
 
+  // Makes what is reported of their means per unit, in the order of metrics().
+  virtual void report(std::span<double> /*means*/) const {}
+
   // The number that the loss of an update is divided by, summed over its batches: the mean is what
   // the weights follow and what events report. `labels`: the sum of a batch's target weights, by
   // which the reported nll is divided.
@@ -47,7 +50,8 @@ class Objective {
   // Whether loss() is linear in the batch's target weights.
   virtual bool is_linear() const { return true; }
   // Whether it learns from preference pairs: Batch::target_sentences is defined, and sentences
-  // 2i and 2i + 1 are the chosen and the rejected answer of pair i.
+  // 2i and 2i + 1 are the chosen and the rejected answer of pair i or, if answers_apart() of the
+  // registry says so, a labelled answer and another one (BatchPacker::add_labelled).
   virtual bool needs_preferences() const { return false; }
   // INVALID_ARGUMENT if this model cannot be trained so.
   virtual void check(const Model& /*model*/) const {}

@@ -10,14 +10,14 @@ namespace {
 struct ObjectiveRow {
   ObjectiveKind kind;
   FrozenRole role;  // of its other model, which may be null; none: it is null
-  bool preferences;
+  bool preferences, answers_apart;
   std::unique_ptr<Objective> (*make)(const ObjectiveOptions& options,
                                      const std::shared_ptr<const FrozenModel>& frozen);
 };
 
 constexpr ObjectiveRow kObjectives[] = {
-#define TRAFO_OBJECTIVE(name, role, preferences) \
-  {ObjectiveKind::name, FrozenRole::role, preferences, make_##name},
+#define TRAFO_OBJECTIVE(name, role, preferences, answers_apart) \
+  {ObjectiveKind::name, FrozenRole::role, preferences, answers_apart, make_##name},
 #include "engine/objective/generated/objectives.def"
 #undef TRAFO_OBJECTIVE
 };
@@ -39,10 +39,15 @@ bool needs_preferences(ObjectiveKind kind) {
   return row_of(kind).preferences;
 }
 
-std::string preference_objectives() {
+bool answers_apart(ObjectiveKind kind) {
+  return row_of(kind).answers_apart;
+}
+
+std::string preference_objectives(bool labelled) {
   std::string names;
   for (const ObjectiveRow& row : kObjectives)
-    if (row.preferences) names += concat(names.empty() ? "" : ", ", enum_name(row.kind));
+    if (labelled ? row.answers_apart : row.preferences)
+      names += concat(names.empty() ? "" : ", ", enum_name(row.kind));
   return names;
 }
 

@@ -14,8 +14,12 @@ namespace trafo {
 FrozenRole frozen_role(ObjectiveKind kind);
 // Whether it learns from preference pairs, as Objective::needs_preferences() says.
 bool needs_preferences(ObjectiveKind kind);
-// The names of the objectives that do, for messages.
-std::string preference_objectives();
+// Whether each answer is a row by itself, as TokenizedCorpusOptions::answers_apart says, so that
+// answers may have labels instead of a second one.
+bool answers_apart(ObjectiveKind kind);
+// The names of the objectives that learn from pairs or, `labelled`, from labelled answers, for
+// messages.
+std::string preference_objectives(bool labelled);
 
 // `frozen`: the other model of the objective, or null. INVALID_ARGUMENT: the objective has no model
 // of this role.

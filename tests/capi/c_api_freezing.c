@@ -310,6 +310,21 @@ static void test_preferences(trafo_context* context, const trafo_tokenizer* toke
         "no preference pairs");
   FAILS(trafo_corpus_new_preferences(prompts, chosen, rejected, 0, &none), TRAFO_INVALID_ARGUMENT,
         "is empty");
+  int32_t labels[24];
+  trafo_corpus_info info;
+  for (int i = 0; i < 24; ++i) labels[i] = i % 2;
+  OK(trafo_corpus_new_labelled(prompts, chosen, labels, 24, &none));
+  OK(trafo_corpus_get_info(none, &info));
+  CHECK(info.texts == 3 && info.labelled == 1 && info.csv == 0);
+  OK(trafo_corpus_get_rejected(none, 2, &answer));
+  CHECK(answer.length == 3 && memcmp(answer.data, "two", 3) == 0);
+  OK(trafo_corpus_get_rejected(none, 1, &answer));
+  CHECK(answer.length == 0);
+  trafo_corpus_free(none);
+  none = NULL;
+  labels[3] = 2;
+  FAILS(trafo_corpus_new_labelled(prompts, chosen, labels, 24, &none), TRAFO_INVALID_ARGUMENT,
+        "labels");
   trafo_corpus_options reading;
   OK(trafo_corpus_options_init(&reading, sizeof reading));
   reading.preferences = 1;

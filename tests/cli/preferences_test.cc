@@ -1,5 +1,5 @@
-// DPO as its users meet it: three files, columns or JSON lines, a reference or an adapter, its
-// resumption, the report.
+// DPO, ORPO and KTO as their users meet them: three files, columns, JSON lines or CSV, a reference
+// or an adapter, their resumption, the report.
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -15,7 +15,8 @@ class PreferencesCli : public Cli {
     for (const std::string name : {"t", "v"}) {
       std::istringstream source(read_file(file(name + ".de")));
       std::istringstream target(read_file(file(name + ".en")));
-      std::string rejected, columns, records, prompt, chosen, word;
+      std::string rejected, columns, records, labelled = "prompt,completion,label\n", prompt,
+                                              chosen, word;
       while (std::getline(source, prompt) && std::getline(target, chosen)) {
         std::istringstream words(chosen);
         std::string reversed;
@@ -25,18 +26,22 @@ class PreferencesCli : public Cli {
         const nlohmann::json record = {
             {"prompt", prompt}, {"chosen", chosen}, {"rejected", reversed}};
         records += record.dump() + "\n";
+        labelled += '"' + prompt + "\",\"" + chosen + "\",true\n\"" + prompt + "\",\"" + reversed +
+                    "\",false\n";
       }
       write_file(file(name + ".bad"), rejected);
       write_file(file(name + ".triples"), columns);
       write_file(file(name + ".jsonl"), records);
+      write_file(file(name + ".csv"), labelled);
     }
   }
-  static Arguments dpo(const std::string& run, const std::string& after, const std::string& flags) {
-    return words_of(
-        "train --objective dpo --task tiny --cpu-threads 1 --mini-batch-words 300 "
-        "--max-length 60 --save-freq 10u --valid-freq 10u --disp-freq 5u --lr-warmup 2 "
-        "--learn-rate 0.01 --model " +
-        run + " --after " + after + " " + flags);
+  static Arguments dpo(const std::string& run, const std::string& after, const std::string& flags,
+                       const std::string& objective = "dpo") {
+    return words_of("train --objective " + objective +
+                    " --task tiny --cpu-threads 1 --mini-batch-words 300 "
+                    "--max-length 60 --save-freq 10u --valid-freq 10u --disp-freq 5u --lr-warmup 2 "
+                    "--learn-rate 0.01 --model " +
+                    run + " --after " + after + " " + flags);
   }
   static inline const std::string kFiles =
       "--train-sets t.de t.en t.bad --valid-sets v.de v.en v.bad ";
@@ -105,6 +110,53 @@ TEST_F(PreferencesCli, AnAdapterIsComparedWithItsBase) {
   const auto valid = records("adapted", "valid");
   EXPECT_EQ(valid.front()["reward-accuracy"], 0);
   EXPECT_GT(valid.back()["reward-accuracy"], 0.5);
+}
+
+TEST_F(PreferencesCli, OrpoNeedsNoReference) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  write_pairs();
+  const Outcome made =
+      run(dpo("odds", "60u", kFiles + "--pretrained-model run --orpo-beta 0.5", "orpo"));
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_EQ(made.err.find("reference"), std::string::npos) << made.err;
+  const auto train = records("odds", "train"), valid = records("odds", "valid");
+  for (const char* name :
+       {"chosen-reward", "rejected-reward", "reward-margin", "reward-accuracy", "log-odds"})
+    EXPECT_TRUE(train.back()["objective"][name].is_number()) << name;
+  EXPECT_GT(valid.back()["reward-accuracy"], 0.6);
+  EXPECT_GT(valid.back()["reward-margin"], valid.front()["reward-margin"]);
+  expect_refused(run(dpo("odds", "65u", "--orpo-beta 0.2", "orpo")), "--orpo-beta was 0.5");
+  expect_refused(run(dpo("no", "5u", kFiles + "--reference-model run", "orpo")),
+                 "--reference-model: is for --objective dpo, kto");
+  expect_refused(run(dpo("no", "5u", kFiles + "--dpo-beta 1", "orpo")), "is for --objective dpo");
+}
+
+TEST_F(PreferencesCli, KtoLearnsFromLabelledAnswersInCsv) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  write_pairs();
+  const std::string sets = "--train-sets t.csv --valid-sets v.csv ";
+  const Outcome made = run(
+      dpo("judged", "80u", sets + "--pretrained-model run --kto-undesirable-weight 1.2", "kto"));
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_NE(made.err.find("t.csv: CSV of labelled answers"), std::string::npos) << made.err;
+  EXPECT_NE(made.err.find("beta 0.1, desirable-weight 1, undesirable-weight 1.2"),
+            std::string::npos)
+      << made.err;
+  const auto train = records("judged", "train"), valid = records("judged", "valid");
+  for (const char* name : {"desirable-share", "chosen-reward", "rejected-reward", "reward-margin",
+                           "reward-accuracy", "kl"})
+    EXPECT_TRUE(train.back()["objective"][name].is_number()) << name;
+  EXPECT_NEAR(train.front()["loss"], 0.55, 1e-4);  // equal rewards, of both labels as many
+  EXPECT_GT(valid.back()["reward-accuracy"], 0.6);
+  EXPECT_GT(valid.back()["reward-margin"], 0.0);
+  // Pairs are two answers each.
+  const Outcome pairs = run(dpo("paired", "20u", kFiles + "--pretrained-model run", "kto"));
+  ASSERT_EQ(pairs.exit_code, 0) << pairs.err;
+  EXPECT_NEAR(records("paired", "train").front()["loss"], 0.5, 1e-4);
+  expect_refused(run(dpo("no", "5u", sets + "--pretrained-model run")),
+                 "labelled answers, which are for kto");
+  expect_refused(run(dpo("no", "5u", sets, "kto")),
+                 "--objective: kto compares the model with a reference");
 }
 
 TEST_F(PreferencesCli, MistakesAreNamed) {

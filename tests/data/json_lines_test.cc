@@ -176,7 +176,7 @@ TEST_F(JsonLines, StandardInputIsKnownByItsFirstLine) {
 TEST_F(JsonLines, OtherObjectsAreRefusedWithWhatTheyHave) {
   corrupt("{\"a\": 1, \"b\\n\": 2}\n",
           "c.jsonl:1: a JSON object with the members 'a' and 'b?'; training reads these: prompt, "
-          "chosen and rejected; prompt and completion; ");
+          "chosen and rejected; prompt, completion and label; prompt and completion; ");
   corrupt("{}\n", "a JSON object with no members");
   corrupt("[{\"text\": \"a\"}]\n", "c.jsonl:1: it is a JSON array, not an object a line: jq");
   expect_refused(ErrorCode::corrupt_file, "notes.txt", "{\"question\": \"a\"}\n",

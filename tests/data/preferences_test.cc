@@ -158,7 +158,8 @@ TEST_F(Preferences, TokensAreTheSameFromTextAndFromMemory) {
 }
 
 // Ids 10 * pair + side, with lengths that differ.
-TokenizedCorpus numbered(SequenceForm form, int32_t batch_tokens, int64_t pairs = 25) {
+TokenizedCorpus numbered(SequenceForm form, int32_t batch_tokens, int64_t pairs = 25,
+                         bool answers_apart = false) {
   std::vector<int32_t> ids[3];
   std::vector<int64_t> ends[3] = {{0}, {0}, {0}};
   for (int64_t i = 0; i < pairs; ++i)
@@ -167,7 +168,8 @@ TokenizedCorpus numbered(SequenceForm form, int32_t batch_tokens, int64_t pairs 
                        static_cast<int32_t>(10 * i + side + 3));
       ends[side].push_back(static_cast<int64_t>(ids[side].size()));
     }
-  TokenizedCorpusOptions options{.form = form, .max_length = 32, .batch_tokens = batch_tokens};
+  TokenizedCorpusOptions options{
+      .form = form, .max_length = 32, .batch_tokens = batch_tokens, .answers_apart = answers_apart};
   return TokenizedCorpus(ids[0], ends[0], ids[1], ends[1], 1000, kAnswerEnd, options, ids[2],
                          ends[2]);
 }
@@ -247,6 +249,144 @@ TEST(PreferenceBatches, PairsThatNoBatchCanHoldAreDropped) {
   EXPECT_TRUE(kept(decoder_only, 10, 18));
   EXPECT_FALSE(kept(decoder_only, 9, 18));
   EXPECT_FALSE(kept(decoder_only, 10, 17));
+}
+
+TEST_F(Preferences, LabelledAnswersArePairsWithOneAnswer) {
+  const std::string path = write("l.jsonl",
+                                 R"({"prompt": "p", "completion": "a", "label": true}
+{"prompt": "q", "completion": "b", "label": false}
+{"prompt": "q", "completion": " ", "label": false}
+{"prompt": " ", "completion": "c", "label": true}
+)");
+  std::set<uint64_t> fingerprints;
+  std::vector<TextCorpus> corpora = both_ways({path});
+  corpora.emplace_back(
+      make_labelled({"p", "q", "q", " "}, {"a", "b", " ", "c"}, {true, false, false, true}));
+  for (const TextCorpus& corpus : corpora) {
+    EXPECT_EQ(corpus.form(), CorpusForm::preferences);
+    EXPECT_TRUE(corpus.labelled());
+    ASSERT_EQ(corpus.size(), 2);
+    EXPECT_EQ(corpus.report().dropped_empty, 2);
+    PairBuffers buffers;
+    EXPECT_EQ(corpus.view(0, buffers).target, "a");
+    EXPECT_EQ(corpus.view(0, buffers).rejected, "");
+    EXPECT_EQ(corpus.view(1, buffers).target, "");
+    EXPECT_EQ(corpus.view(1, buffers).rejected, "b");
+    EXPECT_EQ(corpus.hold_out(1).second.size(), 1);
+  }
+  for (const TextCorpus& corpus : both_ways({path})) fingerprints.insert(corpus.fingerprint());
+  EXPECT_EQ(fingerprints.size(), 1u);
+  expect_error(ErrorCode::corrupt_file, "l.jsonl:2: label is not", [&] {
+    load_preferences(std::vector<std::string>{
+        write("l.jsonl",
+              "{\"prompt\": \"p\", \"completion\": \"a\", \"label\": true}\n"
+              "{\"prompt\": \"p\", \"completion\": \"a\", \"label\": 1}\n")});
+  });
+  // A label that is neither is no label.
+  EXPECT_EQ(
+      load_tsv(write("s.jsonl", R"({"prompt": "p", "completion": "a", "label": "x"})")).form(),
+      CorpusForm::parallel);
+  expect_error(ErrorCode::invalid_argument, "labelled answers cannot be mixed", [&] {
+    TextCorpus::mix({{corpora[0], 1}, {make_preferences({"a"}, {"b"}, {"c"}), 1}});
+  });
+  expect_error(ErrorCode::invalid_argument, "there are 1 prompts, 2 answers and 1 labels", [] {
+    make_labelled({"a"}, {"b", "c"}, {true});
+  });
+}
+
+// The rows of a batch: who has which answers, and what counts.
+TEST(LabelledBatches, EachAnswerIsBesideOneToAnotherPrompt) {
+  for (const auto form : {SequenceForm::encoder_decoder, SequenceForm::decoder_only}) {
+    const TokenizedCorpus corpus = numbered(form, 60, 25, true);
+    BatcherOptions order;
+    Batcher batcher(corpus, order);
+    order.lanes = 2;
+    order.own = {1, 2};
+    Batcher counting(corpus, order);
+    std::multiset<std::pair<int64_t, bool>> seen;
+    PackedBatchHost batch, counted;
+    do {
+      batcher.next(batch);
+      counting.next(counted);
+      EXPECT_EQ(counted.counts().sentences, batch.counts().sentences);
+      EXPECT_EQ(counted.counts().target_tokens, batch.counts().target_tokens);
+      EXPECT_EQ(counted.counts().source_tokens, batch.counts().source_tokens);
+      EXPECT_EQ(counted.label_count, batch.label_count);
+      EXPECT_LE(batch.counts().target_tokens, 60);
+      ASSERT_EQ(batch.target_weights.size(), batch.target_out.size());
+      ASSERT_EQ(batch.target_sentences.size(), batch.target_out.size());
+      int64_t labels = 0, rows = batch.sentences() / 2;
+      std::vector<int32_t> own(static_cast<size_t>(rows)), other(own);
+      bool chosen_first = true, chosen = true;
+      for (int64_t s = 0; s < batch.sentences(); ++s) {
+        const auto row = static_cast<size_t>(s / 2), sentence = static_cast<size_t>(s);
+        EXPECT_EQ(batch.sentence_ids[sentence], batch.sentence_ids[2 * row]);
+        const int32_t begin = batch.target_cu_seqlens[sentence];
+        const auto last = static_cast<size_t>(batch.target_cu_seqlens[sentence + 1]) - 1;
+        EXPECT_EQ(batch.target_out[last], kAnswerEnd);
+        const int32_t word = batch.target_out[last - 1];
+        for (auto t = static_cast<size_t>(begin); t <= last; ++t) {
+          EXPECT_EQ(batch.target_sentences[t], s);
+          EXPECT_EQ(batch.target_weights[t] > 0,
+                    batch.target_weights[last] > 0 && batch.target_out[t] != kIgnoreLabel);
+          if (batch.target_out[t] == kIgnoreLabel) continue;
+          EXPECT_TRUE(batch.target_out[t] == word || t == last);  // none of the prompt
+          labels += batch.target_weights[t] > 0;
+        }
+        if (batch.target_weights[last] == 0) {
+          other[row] = word;
+          continue;
+        }
+        own[row] = word;
+        chosen = s % 2 == 0;
+        EXPECT_TRUE(chosen_first || !chosen);  // chosen answers come first
+        chosen_first = chosen;
+        EXPECT_EQ(word, 10 * batch.sentence_ids[sentence] + (chosen ? 4 : 5));
+        seen.insert({batch.sentence_ids[sentence], chosen});
+      }
+      EXPECT_EQ(labels, batch.label_count);
+      for (size_t row = 0; row < own.size() && own.size() > 1; ++row)
+        EXPECT_EQ(other[row], own[(row + own.size() - 1) % own.size()]);
+      if (own.size() == 1) {
+        EXPECT_NE(other[0], own[0]);
+      }
+    } while (!batch.last_in_epoch);
+    EXPECT_EQ(seen.size(), 50u);
+    EXPECT_EQ((std::set<std::pair<int64_t, bool>>(seen.begin(), seen.end()).size()), 50u);
+  }
+}
+
+// An answer to another prompt is cut to max_length.
+TEST(LabelledBatches, AnAnswerToALongerPromptIsCut) {
+  const std::vector<int32_t> source{5, 6, 7, 8, 9, 3, 4}, target{10, 11, 12, 13, 14, 15, 16, 17};
+  const std::vector<int64_t> source_ends{0, 6, 7}, target_ends{0, 1, 8};
+  const TokenizedCorpus corpus(source, source_ends, target, target_ends, 100, kAnswerEnd,
+                               {.form = SequenceForm::decoder_only,
+                                .max_length = 10,
+                                .batch_tokens = 80,
+                                .answers_apart = true},
+                               target, target_ends);
+  Batcher batcher(corpus, {.shuffle = false});
+  PackedBatchHost batch;
+  batcher.next(batch);
+  ASSERT_EQ(batch.sentences(), 8);
+  EXPECT_EQ(batch.max_target_len, 10);
+  EXPECT_LE(batch.counts().target_tokens, 2 * (8 + 8 + 9 + 9));
+}
+
+TEST(LabelledBatches, CrossEntropyIsOfDesirableAnswers) {
+  const TokenizedCorpus corpus = numbered(SequenceForm::decoder_only, 60, 25, true);
+  BatcherOptions order;
+  order.rejected = false;
+  Batcher batcher(corpus, order);
+  PackedBatchHost batch;
+  int64_t sentences = 0;
+  do {
+    batcher.next(batch);
+    sentences += batch.sentences();
+    EXPECT_TRUE(batch.target_sentences.empty());
+  } while (!batch.last_in_epoch);
+  EXPECT_EQ(sentences, 25);
 }
 
 }  // namespace

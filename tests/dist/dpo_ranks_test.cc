@@ -1,5 +1,5 @@
-// Ranks that train with DPO: each has a copy of the reference, and the metrics of the objective are
-// those of all ranks.
+// Ranks that train with DPO or KTO: each has a copy of the reference, and the metrics of the
+// objective are those of all ranks.
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "tests/dist/group_support.h"
@@ -12,7 +12,13 @@ using namespace testing;
 
 using ObjectiveMetrics = std::vector<std::vector<std::pair<std::string, double>>>;
 
-class DpoRanks : public ::testing::TestWithParam<bool> {
+struct PreferenceRun {
+  const char* name;
+  ObjectiveKind objective;
+  bool adapted;
+};
+
+class DpoRanks : public ::testing::TestWithParam<PreferenceRun> {
  protected:
   DpoRanks() {
     options_.lanes = 3;
@@ -22,7 +28,8 @@ class DpoRanks : public ::testing::TestWithParam<bool> {
     reference_ = folder_ / "reference.safetensors";
     save_model(reference_, *context, *make_model(*context, group_config(), 6));
   }
-  bool adapted() const { return GetParam(); }
+  bool adapted() const { return GetParam().adapted; }
+  bool of_kto() const { return GetParam().objective == ObjectiveKind::kto; }
 
   // Trains one rank and returns the metrics of its log events.
   ObjectiveMetrics train(Communicator* group, const std::filesystem::path& directory) const {
@@ -44,19 +51,21 @@ class DpoRanks : public ::testing::TestWithParam<bool> {
 
   TemporaryDirectory folder_;
   std::filesystem::path reference_;
-  TrainingData data_ = preference_data(Architecture::encoder_decoder);
-  TrainOptions options_ = dpo_options();
+  TrainingData data_ = preference_data(Architecture::encoder_decoder, of_kto());
+  TrainOptions options_ = preference_options(GetParam().objective);
 };
 
-INSTANTIATE_TEST_SUITE_P(References, DpoRanks, ::testing::Bool(), [](const auto& instance) {
-  return instance.param ? "OfAnAdapter" : "OfAFile";
-});
+INSTANTIATE_TEST_SUITE_P(References, DpoRanks,
+                         ::testing::Values(PreferenceRun{"OfAnAdapter", ObjectiveKind::dpo, true},
+                                           PreferenceRun{"OfAFile", ObjectiveKind::dpo, false},
+                                           PreferenceRun{"KtoOfAFile", ObjectiveKind::kto, false}),
+                         [](const auto& instance) { return instance.param.name; });
 
 TEST_P(DpoRanks, CheckpointsAndMetricsAreTheSameOnAnyNumberOfRanks) {
   const TemporaryDirectory alone;
   const ObjectiveMetrics expected = train(nullptr, alone.path());
   ASSERT_FALSE(expected.empty());
-  EXPECT_EQ(expected[0].size(), 4u);
+  EXPECT_EQ(expected[0].size(), of_kto() ? 6u : 4u);
   for (const int size : {1, 2, 3}) {
     if (!has_room_for(size)) continue;
     const TemporaryDirectory many;

@@ -32,13 +32,22 @@ const Tokenizer& tokenizer(TokenizerModel model) {
   return model == TokenizerModel::bpe ? bpe : unigram;
 }
 
-enum Mode : unsigned { kTsv = 1, kMono = 2, kPack = 4, kRawGzip = 8, kTrain = 16, kJson = 32 };
+enum Mode : unsigned {
+  kTsv = 1,
+  kMono = 2,
+  kPack = 4,
+  kRawGzip = 8,
+  kTrain = 16,
+  kJson = 32,
+  kCsv = 64
+};
 
 TextCorpus load(unsigned mode, const std::string& a, const std::string& b, int64_t memory) {
   LoadOptions options;
   options.memory_bytes = memory;
   options.unpack_directory = folder().path().string();
   if (mode & kJson) options.format = CorpusFormat::json_lines;
+  if (mode & kCsv) options.format = CorpusFormat::csv;
   if (mode & kTsv) return load_tsv(a, options);
   if (mode & kMono) return load_monolingual(a, options);
   return load_parallel(a, b, options);
@@ -195,25 +204,27 @@ std::vector<Seed> corpus_seeds() {
                         "eins zwei\ndrei\n\xff"
                         "one two\nthree\n",
                     tsv = "eins\tone\r\nzwei\ttwo";
-  return {{"pair", mode(kTrain) + pair},
-          {"pair-gz", mode(kPack) + pair},
-          {"tsv", mode(kTsv) + tsv},
-          {"tsv-gz", mode(kTsv | kPack) + tsv},
-          {"mono", mode(kMono | kTrain) + "\xef\xbb\xbf"
-                                          "eins\n\n\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n"},
-          {"mono-raw-gz", concat(mode(kMono | kRawGzip), gzip_of("eins\nzwei\n"))},
-          {"counts", mode(0) + "a\n\xff"
-                               "b\nc\n"},
-          {"json-text", mode(kMono | kTrain) + "{\"text\": \"a\\n\\ud83d\\ude00\"}\n"},
-          {"json-pair",
-           mode(kTsv | kJson) + "{\"prompt\": \"a\", \"completion\": \"b\", \"n\": [{}]}\n\n"},
-          {"json-alpaca", mode(kTsv) + "{\"instruction\": \"a\", \"input\": \"b\", "
-                                       "\"output\": \"c\"}\n"},
-          {"json-preferences", mode(kMono | kPack) + "{\"prompt\": \"a\", \"chosen\": \"b\", "
-                                                     "\"rejected\": \"c\"}\n"},
-          {"json-chat", mode(kMono) + "{\"messages\": []}\n"},
-          {"nul", concat(mode(kMono), std::string_view("a\0b\n", 4))},
-          {"blank", mode(0) + " \n\xff\n"}};
+  return {
+      {"pair", mode(kTrain) + pair},
+      {"pair-gz", mode(kPack) + pair},
+      {"tsv", mode(kTsv) + tsv},
+      {"tsv-gz", mode(kTsv | kPack) + tsv},
+      {"mono", mode(kMono | kTrain) + "\xef\xbb\xbf"
+                                      "eins\n\n\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n"},
+      {"mono-raw-gz", concat(mode(kMono | kRawGzip), gzip_of("eins\nzwei\n"))},
+      {"counts", mode(0) + "a\n\xff"
+                           "b\nc\n"},
+      {"json-text", mode(kMono | kTrain) + "{\"text\": \"a\\n\\ud83d\\ude00\"}\n"},
+      {"json-pair",
+       mode(kTsv | kJson) + "{\"prompt\": \"a\", \"completion\": \"b\", \"n\": [{}]}\n\n"},
+      {"csv", mode(kTsv | kCsv) + "prompt,completion,label\n\"a\r\nb\",\"\"\"\",true\n\nc,d,0\n"},
+      {"json-alpaca", mode(kTsv) + "{\"instruction\": \"a\", \"input\": \"b\", "
+                                   "\"output\": \"c\"}\n"},
+      {"json-preferences", mode(kMono | kPack) + "{\"prompt\": \"a\", \"chosen\": \"b\", "
+                                                 "\"rejected\": \"c\"}\n"},
+      {"json-chat", mode(kMono) + "{\"messages\": []}\n"},
+      {"nul", concat(mode(kMono), std::string_view("a\0b\n", 4))},
+      {"blank", mode(0) + " \n\xff\n"}};
 }
 
 std::vector<Seed> sentencepiece_seeds() {

@@ -1,14 +1,18 @@
 // Our models against PyTorch's results in tests/golden/parity (made by make_golden.py and, with the
 // classes of transformers, by make_transformers_golden.py): loss, every gradient, ten AdamW steps;
-// loss, gradients and rewards of DPO.
+// loss, gradients and metrics of DPO, ORPO and KTO.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/data/batch_packer.h"
+#include "engine/models/upload.h"
 #include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/objective/dpo/dpo.h"
+#include "engine/objective/kto/kto.h"
+#include "engine/objective/orpo/orpo.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/optim/adamw/adamw.h"
@@ -160,37 +164,67 @@ TEST_P(Golden, LossAndEveryGradient) {
   }
 }
 
-class GoldenDpo : public Golden {};  // of a model of make_golden.py
-
-TEST_P(GoldenDpo, OfAnotherReference) {
-  std::ifstream file(std::string(TRAFO_GOLDEN_DIR "/dpo-") + GetParam() + ".json");
-  ASSERT_TRUE(file.good());
-  const auto golden = nlohmann::json::parse(file);
-  Sentences sources, answers;  // the chosen and the rejected answer of each prompt
-  for (size_t i = 0; i < kSources.size(); ++i)
-    for (const Sentences* each : {&kTargets, &kRejected}) {
-      sources.push_back(kSources[i]);
-      answers.push_back((*each)[i]);
-    }
-  const Batch batch = make_batch(*context_, config_.architecture, sources, answers);
-  const Dpo dpo(kDpo, frozen_model(*context_, model_of(kFirstOfReference), FrozenRole::reference));
-  const double scale = 1 / dpo.units(batch.label_count, batch.sentences);
-  for (const bool fused : {true, false}) {
-    context_->set_fused_kernels(fused);
-    model_->parameters().zero_grad();
-    const ObjectiveOutput output = dpo.loss(*context_, *model_, batch, {}, scale);
-    context_->backward(output.loss);
-    model_->parameters().complete_grads(*context_);
-    EXPECT_NEAR(context_->item(output.loss), golden["loss"].get<double>(), kTolerance);
-    expect_gradients(golden, fused ? "fused" : "reference ops");
-    ASSERT_EQ(output.metrics.size(), golden["metrics"].size());
-    for (size_t i = 0; i < output.metrics.size(); ++i) {
-      const char* const name = dpo.metrics()[i];
-      EXPECT_NEAR(context_->item(output.metrics[i]), golden["metrics"][name].get<double>(),
-                  kTolerance)
-          << name;
+class GoldenPreferences : public Golden {  // of a model of make_golden.py
+ protected:
+  std::shared_ptr<const FrozenModel> reference() {
+    return frozen_model(*context_, model_of(kFirstOfReference), FrozenRole::reference);
+  }
+  // The prompts with their chosen and their rejected answers.
+  Batch pairs() {
+    Sentences sources, answers;
+    for (size_t i = 0; i < kSources.size(); ++i)
+      for (const Sentences* each : {&kTargets, &kRejected}) {
+        sources.push_back(kSources[i]);
+        answers.push_back((*each)[i]);
+      }
+    return make_batch(*context_, config_.architecture, sources, answers);
+  }
+  // The rows of make_golden.py. Each answer is also given to the prompt of the row after it.
+  Batch labelled() {
+    const bool lm = config_.architecture == Architecture::decoder_lm;
+    PackedBatchHost host;
+    BatchPacker packer(host, lm ? SequenceForm::decoder_only : SequenceForm::encoder_decoder, 1);
+    packer.add_labelled(kSources[0], kTargets[0], kRejected[1], true, 0);
+    packer.add_labelled(kSources[2], kTargets[2], kTargets[0], true, 1);
+    packer.add_labelled(kSources[1], kRejected[1], kTargets[2], false, 2);
+    EXPECT_EQ(host.label_count, 3 + 2 + 2);
+    return upload(*context_, host, spec_of(config_), DType::f32);
+  }
+  void expect_golden(const std::string& prefix, const Objective& objective, const Batch& batch) {
+    std::ifstream file(std::string(TRAFO_GOLDEN_DIR "/") + prefix + GetParam() + ".json");
+    ASSERT_TRUE(file.good());
+    const auto golden = nlohmann::json::parse(file);
+    const double scale = 1 / objective.units(batch.label_count, batch.sentences);
+    for (const bool fused : {true, false}) {
+      context_->set_fused_kernels(fused);
+      model_->parameters().zero_grad();
+      const ObjectiveOutput output = objective.loss(*context_, *model_, batch, {}, scale);
+      context_->backward(output.loss);
+      model_->parameters().complete_grads(*context_);
+      EXPECT_NEAR(context_->item(output.loss), golden["loss"].get<double>(), kTolerance);
+      expect_gradients(golden, fused ? "fused" : "reference ops");
+      ASSERT_EQ(output.metrics.size(), golden["metrics"].size());
+      std::vector<double> means;
+      for (const Tensor& metric : output.metrics) means.push_back(context_->item(metric));
+      objective.report(means);
+      for (size_t i = 0; i < means.size(); ++i) {
+        const char* const name = objective.metrics()[i];
+        EXPECT_NEAR(means[i], golden["metrics"].at(name).get<double>(), kTolerance) << name;
+      }
     }
   }
+};
+
+TEST_P(GoldenPreferences, Dpo) {
+  expect_golden("dpo-", Dpo(kDpo, reference()), pairs());
+}
+
+TEST_P(GoldenPreferences, Orpo) {
+  expect_golden("orpo-", Orpo({kDpo.beta}), pairs());
+}
+
+TEST_P(GoldenPreferences, Kto) {
+  expect_golden("kto-", Kto({kDpo.beta, 1.5, 0.75}, reference()), labelled());
 }
 
 TEST_P(Golden, TenTrainingSteps) {
@@ -217,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                                            "mistral", "phi3", "qwen3-windows", "gemma3", "mbart",
                                            "bart", "t5", "t5-gated"),
                          file_name);
-INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenDpo,
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenPreferences,
                          ::testing::Values("encoder-decoder-pre", "encoder-decoder-post",
                                            "decoder-lm-pre"),
                          file_name);

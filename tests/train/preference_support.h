@@ -1,5 +1,5 @@
-// Preference pairs of copies, for tests of DPO: the chosen answer copies the prompt, the rejected
-// one does not.
+// Preference pairs of copies, for tests of DPO, ORPO and KTO: the chosen answer copies the prompt,
+// the rejected one does not.
 #pragma once
 
 #include "engine/objective/frozen_model.h"
@@ -8,7 +8,8 @@
 namespace trafo::testing {
 
 inline std::shared_ptr<const TokenizedCorpus> preference_corpus(Architecture architecture,
-                                                                int64_t pairs, uint64_t seed) {
+                                                                int64_t pairs, uint64_t seed,
+                                                                bool answers_apart = false) {
   PhiloxStream random(seed, 8);
   std::vector<int32_t> prompts, rejected;
   std::vector<int64_t> prompt_ends{0}, rejected_ends{0};
@@ -26,13 +27,15 @@ inline std::shared_ptr<const TokenizedCorpus> preference_corpus(Architecture arc
                                                    ? SequenceForm::decoder_only
                                                    : SequenceForm::encoder_decoder,
                                        .max_length = 32,
-                                       .batch_tokens = 80};
+                                       .batch_tokens = 80,
+                                       .answers_apart = answers_apart};
   return std::make_shared<TokenizedCorpus>(prompts, prompt_ends, prompts, prompt_ends, kVocabulary,
                                            kTokens.eos, options, rejected, rejected_ends);
 }
 
-inline std::vector<PackedBatchHost> preference_batches(Architecture architecture, size_t count) {
-  const auto corpus = preference_corpus(architecture, 60, 1);
+inline std::vector<PackedBatchHost> preference_batches(Architecture architecture, size_t count,
+                                                       bool answers_apart = false) {
+  const auto corpus = preference_corpus(architecture, 60, 1, answers_apart);
   BatcherOptions options;
   options.start_id = kTokens.bos;
   Batcher batcher(*corpus, options);
@@ -41,21 +44,25 @@ inline std::vector<PackedBatchHost> preference_batches(Architecture architecture
   return batches;
 }
 
-inline TrainingData preference_data(Architecture architecture) {
+inline TrainingData preference_data(Architecture architecture, bool answers_apart = false) {
   TrainingData data;
-  data.train = preference_corpus(architecture, 120, 1);
-  data.valid = preference_corpus(architecture, 40, 2);
+  data.train = preference_corpus(architecture, 120, 1, answers_apart);
+  data.valid = preference_corpus(architecture, 40, 2, answers_apart);
   data.tokens = kTokens;
   return data;
 }
 
-inline TrainOptions dpo_options() {
+inline TrainOptions preference_options(ObjectiveKind objective) {
   TrainOptions options = quick_options();
-  options.objective = ObjectiveKind::dpo;
-  options.dpo_beta = 0.5;
+  options.objective = objective;
+  options.dpo_beta = options.orpo_beta = options.kto_beta = 0.5;
   options.batch_tokens = 80;
   options.valid_metrics = {"reward-accuracy", "reward-margin", "ce-mean-words"};
   return options;
+}
+
+inline TrainOptions dpo_options() {
+  return preference_options(ObjectiveKind::dpo);
 }
 
 }  // namespace trafo::testing

@@ -208,12 +208,13 @@ Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_option
   std::vector<trafo_string_view> names;
   for (const std::string& path : paths) names.push_back(view(path));
   auto corpus = make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options, nullptr);
-  if (const trafo_corpus_info info = info_of(corpus); info.json_lines)
-    reporter.info(fmt::format("{}: JSON lines of {}", paths[0],
-                              info.chats        ? "conversations"
-                              : info.texts == 1 ? "text"
+  if (const trafo_corpus_info info = info_of(corpus); info.json_lines || info.csv)
+    reporter.info(fmt::format("{}: {} of {}{}", paths[0], info.csv ? "CSV" : "JSON lines",
+                              info.texts == 1   ? info.chats ? "conversations" : "text"
                               : info.texts == 2 ? "pairs"
-                                                : "preference pairs"));
+                              : info.labelled   ? "labelled answers"
+                                                : "preference pairs",
+                              info.texts == 3 && info.chats ? " of conversations" : ""));
   return corpus;
 }
 
@@ -227,8 +228,8 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
   const size_t each = tsv || paths.size() == 1 ? 1 : preferences ? 3 : 2;
   const std::string wanted =
       preferences ? "three files of each corpus (prompts, chosen and rejected answers), or one of "
-                    "JSON lines"
-                  : "pairs of files, or one file of text for a decoder-lm or of JSON lines";
+                    "JSON lines or CSV"
+                  : "pairs of files, or one file of text for a decoder-lm, of JSON lines or of CSV";
   if (paths.size() % each != 0)
     settings.refuse(Setting::train_sets,
                     fmt::format("wants {}, got {} files", wanted, paths.size()));

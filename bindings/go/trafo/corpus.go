@@ -6,6 +6,7 @@ import "C"
 import (
 	"context"
 	"runtime"
+	"unsafe"
 )
 
 // Corpus is pairs of sentences. Goroutines may use it at once.
@@ -38,7 +39,7 @@ func NewCorpus(source, target []string) (*Corpus, error) {
 	return newCorpus(out, e)
 }
 
-// NewPreferenceCorpus makes preference pairs, for ObjectiveDPO: answers chosen[i] and rejected[i] to prompts[i].
+// NewPreferenceCorpus makes preference pairs, for ObjectiveDPO, ObjectiveORPO and ObjectiveKTO: answers chosen[i] and rejected[i] to prompts[i].
 // The lines are checked like lines of files.
 func NewPreferenceCorpus(prompts, chosen, rejected []string) (*Corpus, error) {
 	if len(prompts) != len(chosen) || len(prompts) != len(rejected) {
@@ -53,6 +54,26 @@ func NewPreferenceCorpus(prompts, chosen, rejected []string) (*Corpus, error) {
 	defer freeRejected()
 	var out *C.trafo_corpus
 	e := C.trafo_corpus_new_preferences(p, c, r, C.size_t(len(prompts)), &out)
+	return newCorpus(out, e)
+}
+
+// NewLabelledCorpus makes labelled answers, for ObjectiveKTO: answers[i] to prompts[i] is desirable if desirable[i]. In the
+// corpus they are preference pairs with one answer: the other one is empty. The lines are checked like lines of files.
+func NewLabelledCorpus(prompts, answers []string, desirable []bool) (*Corpus, error) {
+	if len(prompts) != len(answers) || len(prompts) != len(desirable) {
+		return nil, refuse("NewLabelledCorpus", "%d prompts, %d answers, %d labels: a prompt has one of each",
+			len(prompts), len(answers), len(desirable))
+	}
+	p, freePrompts := views(prompts)
+	defer freePrompts()
+	a, freeAnswers := views(answers)
+	defer freeAnswers()
+	labels := make([]C.int32_t, len(desirable))
+	for i, good := range desirable {
+		labels[i] = cBool(good)
+	}
+	var out *C.trafo_corpus
+	e := C.trafo_corpus_new_labelled(p, a, unsafe.SliceData(labels), C.size_t(len(prompts)), &out)
 	return newCorpus(out, e)
 }
 

@@ -14,7 +14,7 @@ type CorpusOptions struct {
 	// directory for temporary files.
 	UnpackDirectory string `json:"unpack_directory,omitzero"`
 	Monolingual     bool   `json:"monolingual,omitzero"` // one file of text without a source, for a decoder-lm; default false
-	// Preference pairs, for ObjectiveDPO: three files of prompts, chosen and rejected answers, or one file
+	// Preferences, for ObjectiveDPO, ObjectiveORPO or ObjectiveKTO: three files of prompts, chosen and rejected answers, or one file
 	// of JSON lines or of TSV with three columns; default false.
 	Preferences bool `json:"preferences,omitzero"`
 	// The form of the lines of the files; default CorpusFormatAuto.

@@ -15,9 +15,10 @@ const (
 	MetricTER Metric = C.TRAFO_METRIC_TER
 	// Cross-entropy for each label.
 	MetricCE Metric = C.TRAFO_METRIC_CE
-	// Of DPO: share of the pairs whose chosen answer has the higher reward.
+	// Of DPO and ORPO: share of the pairs whose chosen answer has the higher reward. Of KTO: share of the
+	// answers whose reward is on the right side of the KL term.
 	MetricRewardAccuracy Metric = C.TRAFO_METRIC_REWARD_ACCURACY
-	// Of DPO: mean difference between the rewards of chosen and rejected answers.
+	// Of DPO, ORPO and KTO: difference between the mean rewards of chosen and rejected answers.
 	MetricRewardMargin Metric = C.TRAFO_METRIC_REWARD_MARGIN
 )
 
@@ -305,11 +306,17 @@ const (
 	ObjectiveCrossEntropy Objective = C.TRAFO_OBJECTIVE_CROSS_ENTROPY
 	// Direct Preference Optimization, on preference pairs.
 	ObjectiveDPO Objective = C.TRAFO_OBJECTIVE_DPO
+	// Odds Ratio Preference Optimization, on preference pairs, without a reference.
+	ObjectiveORPO Objective = C.TRAFO_OBJECTIVE_ORPO
+	// Kahneman-Tversky Optimization, on labelled answers or preference pairs.
+	ObjectiveKTO Objective = C.TRAFO_OBJECTIVE_KTO
 )
 
 var wordsOfObjective = words[Objective]{
 	{ObjectiveCrossEntropy, []string{"cross-entropy", "cross_entropy"}},
 	{ObjectiveDPO, []string{"dpo"}},
+	{ObjectiveORPO, []string{"orpo"}},
+	{ObjectiveKTO, []string{"kto"}},
 }
 
 // String gives the name; "unknown" of other numbers.
@@ -743,8 +750,8 @@ func (value *ExportWeights) UnmarshalText(text []byte) error {
 type CorpusFormat int32
 
 const (
-	// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line
-	// that is not empty is a JSON object; text otherwise.
+	// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, or if the first line that is not
+	// empty is a JSON object; CSV if it ends in .csv; all also with .gz; text otherwise.
 	CorpusFormatAuto CorpusFormat = C.TRAFO_CORPUS_AUTO
 	// A text, or the texts of a pair with tabs between them.
 	CorpusFormatText CorpusFormat = C.TRAFO_CORPUS_TEXT
@@ -752,6 +759,8 @@ const (
 	CorpusFormatJSONLines CorpusFormat = C.TRAFO_CORPUS_JSON_LINES
 	// A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members.
 	CorpusFormatChats CorpusFormat = C.TRAFO_CORPUS_CHATS
+	// CSV whose first line has the names of the columns, which are those of the members of JSON lines.
+	CorpusFormatCSV CorpusFormat = C.TRAFO_CORPUS_CSV
 )
 
 var wordsOfCorpusFormat = words[CorpusFormat]{
@@ -759,6 +768,7 @@ var wordsOfCorpusFormat = words[CorpusFormat]{
 	{CorpusFormatText, []string{"text"}},
 	{CorpusFormatJSONLines, []string{"jsonl", "json_lines"}},
 	{CorpusFormatChats, []string{"chat", "chats"}},
+	{CorpusFormatCSV, []string{"csv"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -174,6 +174,64 @@ func TestPreferences(t *testing.T) {
 	wantError(t, model.RemoveTeacher(), trafo.ErrInvalidArgument)
 }
 
+func TestLabelledAnswers(t *testing.T) {
+	c := newContext(t)
+	source, target := sentences()
+	options := trafo.DefaultTokenizerOptions()
+	options.Vocabulary, options.SoftLimit = 200, true
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), source, &options))
+	defer tokenizer.Close()
+	answers := append(append([]string{}, target[1:]...), target[0])
+	desirable := make([]bool, len(answers))
+	for i := range answers {
+		if desirable[i] = i%2 == 0; desirable[i] {
+			answers[i] = target[i]
+		}
+	}
+	corpus := must[*trafo.Corpus](t)(trafo.NewLabelledCorpus(source, answers, desirable))
+	defer corpus.Close()
+	if info := must[trafo.CorpusInfo](t)(corpus.Info()); !info.Labelled || info.Texts != 3 || info.CSV {
+		t.Error(info)
+	}
+	if answer := must[string](t)(corpus.Rejected(1)); answer != answers[1] {
+		t.Error(answer)
+	}
+	_, err := trafo.NewLabelledCorpus(source, answers, desirable[1:])
+	wantError(t, err, trafo.ErrInvalidArgument)
+	file := filepath.Join(t.TempDir(), "answers.csv")
+	ok(t, os.WriteFile(file, []byte("prompt,completion,label\n\"a, b\",c,true\n"), 0o600))
+	read := must[*trafo.Corpus](t)(trafo.OpenCorpus(t.Context(), []string{file}, nil))
+	defer read.Close()
+	if info := must[trafo.CorpusInfo](t)(read.Info()); !info.Labelled || !info.CSV {
+		t.Error(info)
+	}
+
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = 1, 1
+	model := must[*trafo.Model](t)(c.NewModel(config, 3))
+	defer model.Close()
+	base := filepath.Join(t.TempDir(), "base.safetensors")
+	ok(t, model.Save(base))
+	ok(t, model.LoadReference(base))
+	training := trafo.DefaultTrainerOptions()
+	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveKTO, 256, trafo.Some(1)
+	training.AfterUpdates, training.LogFreq = 60, trafo.Every(20, trafo.Updates)
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &training))
+	defer trainer.Close()
+	var last trafo.Event
+	_, err = trainer.Run(t.Context(), 0, func(event trafo.Event) error {
+		if event.Kind == trafo.EventLog {
+			last = event
+		}
+		return nil
+	})
+	ok(t, err)
+	if len(last.ObjectiveMetrics) != 6 || !(last.ObjectiveMetrics["reward-margin"] > 0) {
+		t.Error(last.ObjectiveMetrics)
+	}
+}
+
 func TestAdapters(t *testing.T) {
 	c := newContext(t)
 	source, target := sentences()

@@ -79,12 +79,17 @@ type CorpusInfo struct {
 	Pairs int64 `json:"pairs"`
 	// Pairs left out because a side is empty or white space.
 	DroppedEmpty int64 `json:"dropped_empty"`
-	// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair.
+	// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair or a labelled
+	// answer.
 	Texts int `json:"texts"`
 	// Whether the files are JSON lines; in a mixture, the files of the first corpus.
 	JSONLines bool `json:"json_lines"`
 	// Whether the texts are conversations, as JSON: {"messages": ...}.
 	Chats bool `json:"chats"`
+	// Whether preferences are labelled answers: of a pair, the chosen answer is empty, or the rejected one.
+	Labelled bool `json:"labelled"`
+	// Whether the files are CSV; in a mixture, the files of the first corpus.
+	CSV bool `json:"csv"`
 }
 
 func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
@@ -94,6 +99,8 @@ func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
 	r.Texts = int(c.texts)
 	r.JSONLines = c.json_lines != 0
 	r.Chats = c.chats != 0
+	r.Labelled = c.labelled != 0
+	r.CSV = c.csv != 0
 	return r
 }
 

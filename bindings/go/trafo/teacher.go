@@ -21,7 +21,7 @@ func (m *Model) RemoveTeacher() error {
 	})
 }
 
-// LoadReference gives the model the reference that ObjectiveDPO compares it with, usually the file that its
+// LoadReference gives the model the reference that ObjectiveDPO or ObjectiveKTO compares it with, usually the file that its
 // weights come from, in place of a teacher or an earlier reference. A model with an adapter needs none: without
 // its adapter it is its own reference. Otherwise as LoadTeacher.
 func (m *Model) LoadReference(path string) error {

@@ -129,13 +129,15 @@ typedef struct trafo_error trafo_error;
 #define TRAFO_QUANTIZE_GPTQ    1
 
 /* Form of the lines of the files of a corpus. */
-/* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is not empty is
- * a JSON object; text otherwise. */
+/* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, or if the first line that is not empty is a JSON object;
+ * CSV if it ends in .csv; all also with .gz; text otherwise. */
 #define TRAFO_CORPUS_AUTO       0
 #define TRAFO_CORPUS_TEXT       1 /* A text, or the texts of a pair with tabs between them. */
 #define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text, the texts of a pair or a conversation. */
 /* A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members. */
 #define TRAFO_CORPUS_CHATS      3
+/* CSV whose first line has the names of the columns, which are those of the members of JSON lines. */
+#define TRAFO_CORPUS_CSV        4
 
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */
@@ -1110,12 +1112,18 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, si
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
                                                        size_t count, trafo_corpus **out);
 
-/* Preference pairs from memory, for TRAFO_OBJECTIVE_DPO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise as
- * trafo_corpus_new. since 0.1 */
+/* Preference pairs from memory, for TRAFO_OBJECTIVE_DPO, _ORPO and _KTO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise
+ * as trafo_corpus_new. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new_preferences(const trafo_string_view *prompts,
                                                                    const trafo_string_view *chosen,
                                                                    const trafo_string_view *rejected, size_t count,
                                                                    trafo_corpus **out);
+
+/* Labelled answers from memory, for TRAFO_OBJECTIVE_KTO: answers[i] to prompts[i] is desirable if labels[i] is 1, and not if it is
+ * 0. In the corpus they are preference pairs with one answer; the other one is empty. Otherwise as trafo_corpus_new. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new_labelled(const trafo_string_view *prompts,
+                                                                const trafo_string_view *answers, const int32_t *labels,
+                                                                size_t count, trafo_corpus **out);
 
 /* Written by scripts/generate_options.py from schema/results.toml: change that. Include trafo.h. */
 #ifndef TRAFO_GENERATED_CORPUS_INFO_H
@@ -1126,9 +1134,12 @@ typedef struct trafo_corpus_info {
   int64_t lines; /* Lines of one side. */
   int64_t pairs; /* Pairs of the corpus. */
   int64_t dropped_empty; /* Pairs left out because a side is empty or white space. */
-  int32_t texts; /* Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair. */
+  /* Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair or a labelled answer. */
+  int32_t texts;
   int32_t json_lines; /* 1: the files are JSON lines; in a mixture, the files of the first corpus. */
   int32_t chats; /* 1: the texts are conversations, as JSON: {"messages": ...}. */
+  int32_t labelled; /* 1: preferences are labelled answers: of a pair, the chosen answer is empty, or the rejected one. */
+  int32_t csv; /* 1: the files are CSV; in a mixture, the files of the first corpus. */
 } trafo_corpus_info;
 
 #endif /* TRAFO_GENERATED_CORPUS_INFO_H */
@@ -1632,7 +1643,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *mo
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_teacher(trafo_model *model, const char *path, size_t path_length);
 /* Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *model);
-/* Gives the model the reference that TRAFO_OBJECTIVE_DPO compares it with, usually the file that its weights come from, in place of a
+/* Gives the model the reference that TRAFO_OBJECTIVE_DPO or _KTO compares it with, usually the file that its weights come from, in place of a
  * teacher or an earlier reference. A model with an adapter needs none: without its adapter it is its own reference. Otherwise as
  * trafo_model_load_teacher. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_reference(trafo_model *model, const char *path, size_t path_length);
@@ -1696,6 +1707,8 @@ typedef struct trafo_period {
 /* The function that training minimises. */
 #define TRAFO_OBJECTIVE_CROSS_ENTROPY 0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
 #define TRAFO_OBJECTIVE_DPO           1 /* Direct Preference Optimization, on preference pairs. */
+#define TRAFO_OBJECTIVE_ORPO          2 /* Odds Ratio Preference Optimization, on preference pairs, without a reference. */
+#define TRAFO_OBJECTIVE_KTO           3 /* Kahneman-Tversky Optimization, on labelled answers or preference pairs. */
 
 /* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
@@ -1734,8 +1747,8 @@ typedef struct trafo_period {
 #define TRAFO_METRIC_BLEU 2 /* bit: Corpus BLEU. */
 #define TRAFO_METRIC_CHRF 4 /* bit: Corpus chrF2. */
 #define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
-#define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO: share of the pairs whose chosen answer has the higher reward. */
-#define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO: mean difference between the rewards of chosen and rejected answers. */
+#define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO and ORPO: share of the pairs whose chosen answer has the higher reward. Of KTO: share of the answers whose reward is on the right side of the KL term. */
+#define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO, ORPO and KTO: difference between the mean rewards of chosen and rejected answers. */
 #define TRAFO_METRIC_COUNT 6 /* metrics that this release knows */
 
 typedef struct trafo_trainer_options {
@@ -1786,6 +1799,15 @@ typedef struct trafo_trainer_options {
   double dpo_beta;
   /* Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO). Default 0. */
   double dpo_label_smoothing;
+  /* Of ORPO: the loss is the cross-entropy of the chosen answer and orpo_beta times the loss of the odds ratio. Default 0.1. */
+  double orpo_beta;
+  /* Of KTO: the reward of an answer is kto_beta times the log of its probability relative to the reference. The higher, the
+   * closer the model stays to the reference. Default 0.1. */
+  double kto_beta;
+  /* Of KTO: weight of the losses of desirable answers. Choose the two weights so that weight times number of answers is about
+   * the same for desirable and undesirable ones. Default 1. */
+  double kto_desirable_weight;
+  double kto_undesirable_weight; /* Of KTO: weight of the losses of undesirable answers. Default 1. */
   /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
    * saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as
    * unsmoothed.safetensors. Default 0: no EMA. */
@@ -1818,8 +1840,8 @@ typedef struct trafo_trainer_options {
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
-  /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
-   * each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
+  /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or
+   * answer in place of each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
   int32_t objective;
   /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
    * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64
@@ -2601,8 +2623,8 @@ typedef struct trafo_corpus_options {
   trafo_string_view unpack_directory;
   /* 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0. */
   int32_t monolingual;
-  /* 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON lines or of TSV
-   * with three columns. Default 0. */
+  /* 1: it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file of JSON lines
+   * or of TSV with three columns. Default 0. */
   int32_t preferences;
   int32_t format; /* TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO. */
   int32_t reserved; /* 0 */
@@ -2614,8 +2636,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_options_init(trafo_corpus_opt
 #endif /* TRAFO_GENERATED_CORPUS_OPTIONS_H */
 
 /* A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with
- * options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines: its members choose
- * text, pairs or preferences. CORRUPT_FILE: a line is not such a JSON object. "-" is standard input. IO: a file that stays on
+ * options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines or CSV: its members or
+ * columns choose text, pairs or preferences. CORRUPT_FILE: a line is no such object or record. "-" is standard input. IO: a file that stays on
  * disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until the next call of it on the thread.
  * options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_open(const trafo_string_view *paths, size_t count,

@@ -92,8 +92,8 @@ type TrainerOptions struct {
 	// The temperature that the logits of the teacher and of the student are divided by for the divergence.
 	// Default 1.
 	TeacherTemperature float64 `json:"teacher_temperature,omitzero"`
-	// The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
-	// each label, without LabelSmoothing. Default ObjectiveCrossEntropy.
+	// The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or
+	// answer in place of each label, without LabelSmoothing. Default ObjectiveCrossEntropy.
 	Objective Objective `json:"objective,omitzero"`
 	// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference.
 	// The higher, the closer the model stays to the reference. Default 0.1.
@@ -101,6 +101,17 @@ type TrainerOptions struct {
 	// Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO).
 	// Default 0.
 	DpoLabelSmoothing float64 `json:"dpo_label_smoothing,omitzero"`
+	// Of ORPO: the loss is the cross-entropy of the chosen answer and orpo_beta times the loss of the odds
+	// ratio. Default 0.1.
+	OrpoBeta float64 `json:"orpo_beta,omitzero"`
+	// Of KTO: the reward of an answer is kto_beta times the log of its probability relative to the reference.
+	// The higher, the closer the model stays to the reference. Default 0.1.
+	KtoBeta float64 `json:"kto_beta,omitzero"`
+	// Of KTO: weight of the losses of desirable answers. Choose the two weights so that weight times number of
+	// answers is about the same for desirable and undesirable ones. Default 1.
+	KtoDesirableWeight Optional[float64] `json:"kto_desirable_weight,omitzero"`
+	// Of KTO: weight of the losses of undesirable answers. Default 1.
+	KtoUndesirableWeight Optional[float64] `json:"kto_undesirable_weight,omitzero"`
 	// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
 	// validated and saved as model.safetensors. Training continues from the weights themselves, which the model
 	// keeps and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
@@ -254,6 +265,10 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Objective = Objective(c.objective)
 	o.DpoBeta = float64(c.dpo_beta)
 	o.DpoLabelSmoothing = float64(c.dpo_label_smoothing)
+	o.OrpoBeta = float64(c.orpo_beta)
+	o.KtoBeta = float64(c.kto_beta)
+	o.KtoDesirableWeight = Some(float64(c.kto_desirable_weight))
+	o.KtoUndesirableWeight = Some(float64(c.kto_undesirable_weight))
 	o.EMAAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int(c.gradient_accumulation)
 	o.Lanes = int(c.lanes)
@@ -385,6 +400,18 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.DpoLabelSmoothing != 0 {
 		c.dpo_label_smoothing = C.double(o.DpoLabelSmoothing)
+	}
+	if o.OrpoBeta != 0 {
+		c.orpo_beta = C.double(o.OrpoBeta)
+	}
+	if o.KtoBeta != 0 {
+		c.kto_beta = C.double(o.KtoBeta)
+	}
+	if value, given := o.KtoDesirableWeight.Get(); given {
+		c.kto_desirable_weight = C.double(value)
+	}
+	if value, given := o.KtoUndesirableWeight.Get(); given {
+		c.kto_undesirable_weight = C.double(value)
 	}
 	if o.EMAAlpha != 0 {
 		c.ema_alpha = C.double(o.EMAAlpha)

@@ -63,6 +63,8 @@ static_assert(static_cast<int32_t>(OptimizerKind::muon) == TRAFO_OPTIMIZER_MUON)
 static_assert(static_cast<int32_t>(OptimizerKind::lion) == TRAFO_OPTIMIZER_LION);
 static_assert(static_cast<int32_t>(ObjectiveKind::cross_entropy) == TRAFO_OBJECTIVE_CROSS_ENTROPY);
 static_assert(static_cast<int32_t>(ObjectiveKind::dpo) == TRAFO_OBJECTIVE_DPO);
+static_assert(static_cast<int32_t>(ObjectiveKind::orpo) == TRAFO_OBJECTIVE_ORPO);
+static_assert(static_cast<int32_t>(ObjectiveKind::kto) == TRAFO_OBJECTIVE_KTO);
 static_assert(static_cast<int32_t>(FrameToken::off) == TRAFO_FRAME_OFF);
 static_assert(static_cast<int32_t>(FrameToken::on) == TRAFO_FRAME_ON);
 static_assert(static_cast<int32_t>(FrameToken::by_model) == TRAFO_FRAME_BY_MODEL);
@@ -117,6 +119,7 @@ static_assert(static_cast<int32_t>(CorpusFormat::automatic) == TRAFO_CORPUS_AUTO
 static_assert(static_cast<int32_t>(CorpusFormat::text) == TRAFO_CORPUS_TEXT);
 static_assert(static_cast<int32_t>(CorpusFormat::json_lines) == TRAFO_CORPUS_JSON_LINES);
 static_assert(static_cast<int32_t>(CorpusFormat::chats) == TRAFO_CORPUS_CHATS);
+static_assert(static_cast<int32_t>(CorpusFormat::csv) == TRAFO_CORPUS_CSV);
 static_assert(static_cast<int32_t>(PruneScore::magnitude) == TRAFO_PRUNE_MAGNITUDE);
 static_assert(static_cast<int32_t>(PruneScore::wanda) == TRAFO_PRUNE_WANDA);
 static_assert(static_cast<int32_t>(SparsityPattern::unstructured) == TRAFO_SPARSITY_UNSTRUCTURED);
@@ -340,6 +343,10 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.objective = static_cast<int32_t>(o.objective);
   c.dpo_beta = o.dpo_beta;
   c.dpo_label_smoothing = o.dpo_label_smoothing;
+  c.orpo_beta = o.orpo_beta;
+  c.kto_beta = o.kto_beta;
+  c.kto_desirable_weight = o.kto_desirable_weight;
+  c.kto_undesirable_weight = o.kto_undesirable_weight;
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
   c.lanes = o.lanes;
@@ -417,6 +424,10 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.objective = static_cast<ObjectiveKind>(c.objective);
   o.dpo_beta = c.dpo_beta;
   o.dpo_label_smoothing = c.dpo_label_smoothing;
+  o.orpo_beta = c.orpo_beta;
+  o.kto_beta = c.kto_beta;
+  o.kto_desirable_weight = c.kto_desirable_weight;
+  o.kto_undesirable_weight = c.kto_undesirable_weight;
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
   o.lanes = c.lanes;

@@ -143,10 +143,14 @@ enum class ObjectiveKind : int32_t {
   cross_entropy = 0,
   // Direct Preference Optimization, on preference pairs.
   dpo = 1,
+  // Odds Ratio Preference Optimization, on preference pairs, without a reference.
+  orpo = 2,
+  // Kahneman-Tversky Optimization, on labelled answers or preference pairs.
+  kto = 3,
 };
 template <>
 struct EnumNames<ObjectiveKind> {
-  static constexpr std::array<const char*, 2> names{"cross-entropy", "dpo"};
+  static constexpr std::array<const char*, 4> names{"cross-entropy", "dpo", "orpo", "kto"};
 };
 
 // Treatment of lines of plain text with more than max_length tokens, in training and validation.

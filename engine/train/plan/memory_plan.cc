@@ -41,7 +41,8 @@ BatchBucket bucket_of(const ModelSpec& spec, const BatchSizes& sizes, const Trai
   bucket.target_tokens = sizes.target_tokens;
   bucket.longest_source = longest(sizes.source_tokens);
   bucket.longest_target = longest(sizes.target_tokens);
-  bucket.fields = packed_fields(spec, needs_preferences(options.objective));
+  bucket.fields =
+      packed_fields(spec, needs_preferences(options.objective), answers_apart(options.objective));
   return bucket;
 }
 

@@ -55,6 +55,12 @@ class Plans {
       const auto target = static_cast<int64_t>(valid->target(i).size());
       const auto rejected = static_cast<int64_t>(valid->rejected(i).size());
       const int64_t sequences = rejected > 0 ? 2 : 1;
+      if (valid->options().answers_apart) {
+        const int64_t answer = std::max(target, rejected);
+        longest_ =
+            std::max(longest_, lm ? 2 * (source - 1 + answer) : needs(2 * source, 2 * answer));
+        continue;
+      }
       if (windows_of(valid->options(), source, target) > 1)
         longest_ = std::max<int64_t>(longest_, valid->options().max_length);
       else
@@ -153,7 +159,8 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelSpec
     int64_t& source = sources[padded.target_tokens];
     source = std::max(source, padded.source_tokens);
   }
-  common.fields = packed_fields(spec, batcher.corpus().preferences());
+  const PairSource& corpus = batcher.corpus();
+  common.fields = packed_fields(spec, corpus.preferences(), corpus.options().answers_apart);
   std::vector<BatchBucket> buckets;
   int64_t most = -1;
   for (auto each = sources.rbegin(); each != sources.rend(); ++each) {

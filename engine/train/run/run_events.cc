@@ -109,8 +109,11 @@ TrainEvent RunEvents::make(TrainEventKind kind) const {
     event.loss = state.log.loss / state.log.units;
     event.nll = state.log.nll / state.log.labels;
     event.perplexity = std::exp(event.nll);
-    for (const auto& [name, sum] : state.log.metrics)
-      event.objective_metrics.emplace_back(name, sum / state.log.units);
+    std::vector<double> means;
+    for (const auto& [name, sum] : state.log.metrics) means.push_back(sum / state.log.units);
+    run_.trainer.objective().report(means);
+    for (size_t i = 0; i < means.size(); ++i)
+      event.objective_metrics.emplace_back(state.log.metrics[i].first, means[i]);
   }
   event.grad_norm = state.grad_norm;
   event.learning_rate = run_.trainer.learning_rate(std::max<int64_t>(1, state.trainer.update));

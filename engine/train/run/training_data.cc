@@ -50,11 +50,14 @@ class GivenBatches final : public PairSource {
 void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& spec,
                   const TrainOptions& options) {
   const bool wanted = needs_preferences(options.objective);
+  const bool labelled = corpus.labelled();
   require_argument(
-      corpus.preferences() == wanted, kTrainingDataOrigin, "objective", " is ",
-      enum_name(options.objective), ", and the ", name,
-      wanted ? " corpus has no preference pairs"
-             : " corpus is of preference pairs, which are for " + preference_objectives());
+      corpus.preferences() == wanted && (!labelled || answers_apart(options.objective)),
+      kTrainingDataOrigin, "objective", " is ", enum_name(options.objective), ", and the ", name,
+      wanted && !labelled
+          ? " corpus has no preference pairs"
+          : concat(" corpus is of ", labelled ? "labelled answers" : "preference pairs",
+                   ", which are for ", preference_objectives(labelled)));
   require(corpus.options().form == sequence_form(spec), ErrorCode::invalid_argument,
           kTrainingDataOrigin, "the ", name, " corpus was prepared for another architecture");
   require_argument(corpus.options().max_length <= spec.max_positions, kTrainingDataOrigin,
@@ -100,7 +103,8 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   require_argument(train != nullptr || !options.batch_fit, kTrainingDataOrigin, "batch_fit",
                    " needs a training corpus; a program that gives batches chooses their sizes");
   for (const TextCorpus* corpus : {train, valid})
-    require(corpus == nullptr || !corpus->monolingual() || !spec.has_encoder(),
+    require(corpus == nullptr || !spec.has_encoder() ||
+                (!corpus->monolingual() && !corpus->has_chats()),
             ErrorCode::invalid_argument, kTrainingDataOrigin,
             corpus != nullptr && corpus->has_chats()
                 ? "conversations train a decoder-lm; an encoder-decoder needs pairs"
@@ -116,15 +120,18 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
                    " is window, which is for text; the training corpus has "
                    "conversations, which are read whole");
   for (const std::string& metric : options.valid_metrics)
-    require(valid == nullptr || !valid->monolingual() ||
+    require(valid == nullptr || (!valid->monolingual() && !valid->has_chats()) ||
                 !metric_named(metric, kTrainingDataOrigin).needs_translations(),
             ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
-            " translates, and monolingual text has no sources");
+            " translates, and ",
+            valid != nullptr && valid->has_chats() ? "conversations have" : "monolingual text has",
+            " no sources");
   TokenizedCorpusOptions lengths{
       .form = sequence_form(spec),
       .max_length = static_cast<int32_t>(options.max_length),
       // A pair must fit a batch, so that a small budget cannot be exceeded by one long pair.
-      .batch_tokens = options.batch_fit ? kAnyBatch : static_cast<int32_t>(options.batch_tokens)};
+      .batch_tokens = options.batch_fit ? kAnyBatch : static_cast<int32_t>(options.batch_tokens),
+      .answers_apart = answers_apart(options.objective)};
   TrainingData data;
   TokenizedCorpusOptions filters = lengths;
   filters.max_length_ratio = options.max_length_ratio;

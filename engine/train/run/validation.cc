@@ -94,8 +94,11 @@ void measure(Context& context, const Model& model, const Objective& objective, c
   Batcher batcher(how.corpus, order);
   const CorpusReport& report = how.corpus.report();
   const int64_t sequences = how.corpus.size() - report.cut + report.windows;
-  const bool pairs_of_answers = how.corpus.preferences() && order.rejected;
-  WorkProgress progress(Work::validate, pairs_of_answers ? 2 * sequences : sequences);
+  // Sentences of a pair.
+  int64_t of_pair = 1;
+  if (how.corpus.preferences() && order.rejected)
+    of_pair = how.corpus.options().answers_apart && !how.corpus.labelled() ? 4 : 2;
+  WorkProgress progress(Work::validate, of_pair * sequences);
   for (PackedBatchHost host; !host.last_in_epoch;) {
     stop_if_cancelled(how.cancel, kValidationOrigin);
     batcher.next(host);
@@ -219,8 +222,11 @@ ValidationResult join_parts(std::span<const ValidationPart> parts, const Trainin
       result.values.push_back(mean_of_parts(parts, &ValidationPart::cross_entropy));
     } else {
       const auto objective = make_objective(options, data.frozen);
-      const size_t i = *metric_index(*objective, name);
-      result.values.push_back(mean_of_parts(parts, &ValidationPart::objective, i));
+      std::vector<double> means;
+      for (size_t i = 0; i < objective->metrics().size(); ++i)
+        means.push_back(mean_of_parts(parts, &ValidationPart::objective, i));
+      objective->report(means);
+      result.values.push_back(means[*metric_index(*objective, name)]);
     }
   }
   return result;

@@ -116,6 +116,14 @@
   wrong("dpo_beta", dpo_beta, NAN) \
   wrong("dpo_label_smoothing", dpo_label_smoothing, -1) \
   wrong("dpo_label_smoothing", dpo_label_smoothing, NAN) \
+  wrong("orpo_beta", orpo_beta, -1) \
+  wrong("orpo_beta", orpo_beta, NAN) \
+  wrong("kto_beta", kto_beta, -1) \
+  wrong("kto_beta", kto_beta, NAN) \
+  wrong("kto_desirable_weight", kto_desirable_weight, -1) \
+  wrong("kto_desirable_weight", kto_desirable_weight, NAN) \
+  wrong("kto_undesirable_weight", kto_undesirable_weight, -1) \
+  wrong("kto_undesirable_weight", kto_undesirable_weight, NAN) \
   wrong("ema_alpha", ema_alpha, -1) \
   wrong("ema_alpha", ema_alpha, NAN) \
   wrong("gradient_accumulation", gradient_accumulation, -1) \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the golden files of tests/parity: loss, every gradient and ten training losses of small models, by PyTorch in float32;
-and loss, gradients and rewards of DPO with another model as the reference (dpo-*.json).
+and loss, gradients and metrics of DPO, ORPO and KTO, with another model as the reference (dpo-*.json, orpo-*.json, kto-*.json).
 
 Needs torch (CPU) and nothing of this project; run it only to make new files:
     python3 tests/golden/parity/make_golden.py tests/golden/parity
@@ -20,9 +20,12 @@ SMOOTHING, LEARNING_RATE, BETAS, EPS, DECAY = 0.1, 1e-2, (0.9, 0.98), 1e-9, 0.01
 BOS, EOS = 1, 2
 SOURCES = [[5, 6, 7, EOS], [4, EOS], [9, 8, 7, 6, 12, 11, EOS]]
 TARGETS = [[8, 9, EOS], [10, 11, 12, 4, EOS], [5, EOS]]
-# Of DPO: TARGETS are the chosen answers to SOURCES. The numbers of the reference's parameters begin here.
+# Of DPO and ORPO: TARGETS are the chosen answers to SOURCES. The numbers of the reference's parameters begin here.
 REJECTED = [[9, 9, 8, EOS], [4, EOS], [6, 5, EOS]]
 BETA, DPO_SMOOTHING, REFERENCE = 0.5, 0.2, 40
+# Of KTO: the rows of a batch, (source, answer, desirable). Each answer is also given to the source after it, the last one to the first.
+ROWS = [(SOURCES[0], TARGETS[0], True), (SOURCES[2], TARGETS[2], True), (SOURCES[1], REJECTED[1], False)]
+DESIRABLE, UNDESIRABLE = 1.5, 0.75
 
 
 def value(number, shape, name):
@@ -131,6 +134,18 @@ class Net:
 
     def loss(self, source, target, smoothing=SMOOTHING):
         """Summed over the labels of one pair; and how many there are."""
+        each = self.losses(source, target, smoothing)
+        if self.lm:
+            each = each[len(source) - 1 :]  # the target and its <eos> only
+        return each.sum(), len(each)
+
+    def losses(self, source, target, smoothing):
+        """Of each label, those of the source of a decoder-lm included."""
+        logits, labels = self.logits(source, target)
+        return F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
+
+    def logits(self, source, target):
+        """And the labels."""
         p, table = self.p, self.p["embedding.weight"]
         if self.lm:
             stream = torch.tensor(source + target)
@@ -159,11 +174,7 @@ class Net:
             x = self.block(x, at + ".ffn_norm", self.ffn(at))
         if self.pre_norm:
             x = self.norm(x, "decoder.norm")
-        logits = F.linear(x, table, p["output.bias"])
-        each = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
-        if self.lm:
-            each = each[len(source) - 1 :]  # the target and its <eos> only
-        return each.sum(), len(each)
+        return F.linear(x, table, p["output.bias"]), labels
 
     def mean_loss(self):
         parts = [self.loss(s, t) for s, t in zip(SOURCES, TARGETS)]
@@ -228,6 +239,73 @@ def golden_dpo(architecture, pre_norm, activation):
     }
 
 
+def golden_orpo(architecture, pre_norm, activation):
+    """The mean over pairs of Hong et al. (arXiv 2403.07691, equations 4, 6 and 7). The likelihood is of the whole sequence, as in trl."""
+    p = declare(architecture, pre_norm)
+    net = Net(p, architecture, pre_norm, activation)
+
+    def log_probability(source, target):
+        nll, labels = net.loss(source, target, 0)
+        return -nll / labels
+
+    def log_odds(log_p):
+        return log_p - torch.log1p(-torch.exp(log_p))
+
+    learned = torch.stack([net.losses(s, t, 0).mean() for s, t in zip(SOURCES, TARGETS)])
+    chosen = torch.stack([log_probability(s, t) for s, t in zip(SOURCES, TARGETS)])
+    rejected = torch.stack([log_probability(s, t) for s, t in zip(SOURCES, REJECTED)])
+    odds = log_odds(chosen) - log_odds(rejected)
+    loss = (learned - BETA * F.logsigmoid(odds)).mean()
+    loss.backward()
+    return {
+        "torch": torch.__version__,
+        "loss": loss.item(),
+        "gradients": rounded(p.values),
+        "metrics": {
+            "chosen-reward": BETA * chosen.mean().item(),
+            "rejected-reward": BETA * rejected.mean().item(),
+            "reward-margin": BETA * (chosen - rejected).mean().item(),
+            "reward-accuracy": (chosen > rejected).float().mean().item(),
+            "log-odds": odds.mean().item(),
+        },
+    }
+
+
+def golden_kto(architecture, pre_norm, activation):
+    """The mean over rows of Ethayarajh et al. (arXiv 2402.01306, equation 8), with the KL term of a batch as in trl."""
+    p = declare(architecture, pre_norm)
+    policy = Net(p, architecture, pre_norm, activation)
+    reference = Net(declare(architecture, pre_norm, REFERENCE), architecture, pre_norm, activation)
+
+    def ratio(source, answer):
+        with torch.no_grad():
+            of_reference = reference.loss(source, answer, 0)[0]
+        return of_reference - policy.loss(source, answer, 0)[0]
+
+    ratios = torch.stack([ratio(source, answer) for source, answer, _ in ROWS])
+    others = [ROWS[i - 1][1] for i in range(len(ROWS))]
+    kl = torch.stack([ratio(row[0], answer) for row, answer in zip(ROWS, others)]).mean().detach().clamp(min=0)
+    desirable = torch.tensor([row[2] for row in ROWS])
+    ahead = torch.where(desirable, ratios - kl, kl - ratios)
+    weights = torch.where(desirable, DESIRABLE, UNDESIRABLE)
+    loss = (weights * (1 - torch.sigmoid(BETA * ahead))).mean()
+    loss.backward()
+    chosen, rejected = BETA * ratios[desirable].mean().item(), BETA * ratios[~desirable].mean().item()
+    return {
+        "torch": torch.__version__,
+        "loss": loss.item(),
+        "gradients": rounded(p.values),
+        "metrics": {
+            "desirable-share": desirable.float().mean().item(),
+            "chosen-reward": chosen,
+            "rejected-reward": rejected,
+            "reward-margin": chosen - rejected,
+            "reward-accuracy": (ahead > 0).float().mean().item(),
+            "kl": kl.item(),
+        },
+    }
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for architecture, pre_norm, activation in (
@@ -239,7 +317,8 @@ if __name__ == "__main__":
         with open(f"{sys.argv[1]}/{name}", "w") as file:
             json.dump(golden(architecture, pre_norm, activation), file)
             file.write("\n")
-        with open(f"{sys.argv[1]}/dpo-{name}", "w") as file:
-            json.dump(golden_dpo(architecture, pre_norm, activation), file)
-            file.write("\n")
+        for objective, make in ("dpo", golden_dpo), ("orpo", golden_orpo), ("kto", golden_kto):
+            with open(f"{sys.argv[1]}/{objective}-{name}", "w") as file:
+                json.dump(make(architecture, pre_norm, activation), file)
+                file.write("\n")
         print(name)

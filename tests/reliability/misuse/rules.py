@@ -230,6 +230,8 @@ ARRAYS = {
         ("zero", "either", "@_v[0] = 0;")]},
     "trafo_model_set_special_tokens.further_ends": {"store": "int32_t @[1]", "good": "@_v[0] = 5; @ = @_v;", "bends": [
         ("negative", "refused", "@_v[0] = -1;"), ("INT64_MAX", "refused", "@_v[0] = INT32_MAX;"), ("zero", "either", "@_v[0] = 0;")]},
+    "trafo_corpus_new_labelled.labels": {"store": "int32_t @[2]", "good": "@_v[0] = 1; @_v[1] = 0; @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -1;"), ("overflow", "refused", "@_v[0] = 2;")]},
     "trafo_tokenizer_load_buffer.data": {"good": "@ = tokenizer_bytes;", "bends": [
         ("bad memory", "refused", "a->bytes = 7;"), ("bad memory", "refused", "@ = (const uint8_t *)\"nonsense\"; a->bytes = 8;")]},
     "trafo_score.out_log_probability": {"store": "double @[3]", "good": "@ = @_v;"},
@@ -325,7 +327,7 @@ VALUES = {
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2", "trafo_plan_training_of_rank.size": "2",
     "trafo_plan_distillation.size": "2", "hosts": "1",
-    "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_corpus_new_preferences.count": "3", "trafo_shortlist_learn.count": "3",
+    "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_corpus_new_preferences.count": "3", "trafo_corpus_new_labelled.count": "2", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_score_text.count": "3",
     "trafo_translate_ids.count": "3", "trafo_force_decode_ids.count": "3", "trafo_corpus_new_ids.count": "3",
     "trafo_model_hidden_states_ids.count": "3", "trafo_model_logits_ids.count": "3",

@@ -12,7 +12,7 @@ constexpr const char* kLongLinesWords[] = {"drop", "window"};
 constexpr const char* kChatLossWords[] = {"answers", "all"};
 constexpr const char* kBeginSourceWords[] = {"off", "on", "model"};
 constexpr const char* kEndSourceWords[] = {"off", "on", "model"};
-constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl", "chat"};
+constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl", "chat", "csv"};
 constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
@@ -20,7 +20,7 @@ constexpr const char* kTransformerNormWords[] = {"post", "pre"};
 constexpr const char* kLrDecayWords[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
 constexpr const char* kOptimizerWords[] = {"adamw|adam", "sgd", "muon", "lion"};
 constexpr const char* kOptimizerStatesWords[] = {"fp32", "8bit"};
-constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo"};
+constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo", "orpo", "kto"};
 constexpr const char* kCommunicationDtypeWords[] = {"fp32|float32", "bf16|bfloat16"};
 constexpr const char* kEarlyStoppingOnWords[] = {"first", "any", "all"};
 constexpr const char* kRecomputeWords[] = {"none", "selective", "full"};
@@ -32,11 +32,11 @@ constexpr const char* kEvalTokenizeWords[] = {"13a", "none", "zh", "intl", "char
 
 constexpr SettingSpec kSpecs[] = {
     {"train-sets", "-t", "Data", "SRC TRG ...",
-     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm, or JSON lines; for --objective dpo three: prompts, chosen and rejected answers",
+     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm, or JSON lines; for dpo, orpo and kto three: prompts, chosen and rejected answers",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.train_sets; }, {}, {}},
     {"tsv", "", "Data", "FILE|- ...",
-     "instead: files of SRC<tab>TRG lines (dpo: PROMPT<tab>CHOSEN<tab>REJECTED) or of JSON lines, - is standard input",
+     "instead: files of SRC<tab>TRG lines (dpo, orpo, kto: PROMPT<tab>CHOSEN<tab>REJECTED) or of JSON lines, - is standard input",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.tsv; }, {}, {}},
     {"data-weights", "--train-weights", "Data", "W ...",
@@ -124,8 +124,8 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_fit; }, {}, {}},
     {"data-format", "", "Data", "NAME",
-     "auto, text (also TSV), jsonl (JSON lines, one file for a corpus) or chat (jsonl whose objects become conversations, also of Alpaca's members); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line is a JSON object (default auto)",
-     "auto text jsonl chat", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
+     "auto, text (also TSV), jsonl (JSON lines, one file for a corpus), chat (jsonl whose objects become conversations, also of Alpaca's members) or csv (with a header, one file); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line is a JSON object; csv if it is named .csv (default auto)",
+     "auto text jsonl chat csv", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
      [](Values& v) -> Slot { return &v.program.data_format; }, {}, kDataFormatWords},
     {"data-in-memory", "", "Data", "SIZE",
      "corpora with more text stay on disk, and the results are the same (default 256MiB)",
@@ -292,8 +292,8 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.teacher_temperature; }, {"above 0 and below 1000000", 0, 1000000, false, false, false}, {}},
     {"objective", "", "Training", "NAME",
-     "cross-entropy, or dpo: Direct Preference Optimization; --train-sets has prompts, chosen and rejected answers (default cross-entropy)",
-     "cross-entropy dpo", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
+     "cross-entropy; or of preferences dpo, orpo or kto: --train-sets has prompts, chosen and rejected answers (default cross-entropy)",
+     "cross-entropy dpo orpo kto", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.objective; }, {}, kObjectiveWords},
     {"dpo-beta", "", "Training", "B",
      "of dpo: the reward of an answer is B times the log of its probability relative to the reference (default 0.1)",
@@ -303,8 +303,24 @@ constexpr SettingSpec kSpecs[] = {
      "of dpo: share of the pairs whose answers are taken to be the wrong way round (default 0)",
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.dpo_label_smoothing; }, {"at least 0 and below 0.5", 0, 0.5, true, false, false}, {}},
+    {"orpo-beta", "", "Training", "B",
+     "of orpo: the loss is the cross-entropy of the chosen answer and B times the loss of the odds ratio (default 0.1)",
+     "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.orpo_beta; }, {"above 0 and below 1000000", 0, 1000000, false, false, false}, {}},
+    {"kto-beta", "", "Training", "B",
+     "of kto: the reward of an answer is B times the log of its probability relative to the reference (default 0.1)",
+     "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.kto_beta; }, {"above 0 and below 1000000", 0, 1000000, false, false, false}, {}},
+    {"kto-desirable-weight", "", "Training", "W",
+     "of kto: weight of the losses of desirable answers; more where they are fewer than the others (default 1)",
+     "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.kto_desirable_weight; }, {"at least 0 and below 1000000", 0, 1000000, true, false, false}, {}},
+    {"kto-undesirable-weight", "", "Training", "W",
+     "of kto: weight of the losses of undesirable answers (default 1)",
+     "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.kto_undesirable_weight; }, {"at least 0 and below 1000000", 0, 1000000, true, false, false}, {}},
     {"reference-model", "", "Training", "FILE|DIR",
-     "of an objective that compares the model with a reference, as dpo: the reference (default: --pretrained-model; with --lora-rank the model without its adapter)",
+     "of an objective that compares the model with a reference, dpo or kto: the reference (default: --pretrained-model; with --lora-rank the model without its adapter)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.reference_model; }, {}, {}},
     {"exponential-smoothing", "", "Training", "[R]",
@@ -574,9 +590,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 110); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(110, 17); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(127, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 114); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(114, 17); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(131, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -612,6 +628,9 @@ std::span<const MemberFlag> member_flags() {
       {"keep_best", "--keep-best"},
       {"keep_last", "--keep-last"},
       {"keep_zeros", "--keep-zeros"},
+      {"kto_beta", "--kto-beta"},
+      {"kto_desirable_weight", "--kto-desirable-weight"},
+      {"kto_undesirable_weight", "--kto-undesirable-weight"},
       {"kv_heads", "--transformer-kv-heads"},
       {"label_smoothing", "--label-smoothing"},
       {"lanes", "--lanes"},
@@ -628,6 +647,7 @@ std::span<const MemberFlag> member_flags() {
       {"objective", "--objective"},
       {"optimizer", "--optimizer"},
       {"optimizer_states", "--optimizer-states"},
+      {"orpo_beta", "--orpo-beta"},
       {"output_bias", "--output-bias"},
       {"phase", "--phase"},
       {"pre_norm", "--transformer-norm"},
@@ -687,12 +707,14 @@ std::span<const Architecture> architectures() {
 
 std::span<const ObjectiveSpec> objectives() {
   static constexpr int32_t kDpoMetrics[] = {TRAFO_METRIC_REWARD_ACCURACY, TRAFO_METRIC_REWARD_MARGIN, TRAFO_METRIC_CE};
-  static constexpr ObjectiveSpec kObjectives[] = {{"cross-entropy", "teacher", false, {}}, {"dpo", "reference", true, kDpoMetrics}};
+  static constexpr int32_t kOrpoMetrics[] = {TRAFO_METRIC_REWARD_ACCURACY, TRAFO_METRIC_REWARD_MARGIN, TRAFO_METRIC_CE};
+  static constexpr int32_t kKtoMetrics[] = {TRAFO_METRIC_REWARD_ACCURACY, TRAFO_METRIC_REWARD_MARGIN, TRAFO_METRIC_CE};
+  static constexpr ObjectiveSpec kObjectives[] = {{"cross-entropy", "teacher", false, {}}, {"dpo", "reference", true, kDpoMetrics}, {"orpo", "none", true, kOrpoMetrics}, {"kto", "reference", true, kKtoMetrics}};
   return kObjectives;
 }
 
 std::span<const ObjectiveSetting> objective_settings() {
-  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}};
+  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}, {Setting::orpo_beta, TRAFO_OBJECTIVE_ORPO}, {Setting::kto_beta, TRAFO_OBJECTIVE_KTO}, {Setting::kto_desirable_weight, TRAFO_OBJECTIVE_KTO}, {Setting::kto_undesirable_weight, TRAFO_OBJECTIVE_KTO}};
   return kSettings;
 }
 

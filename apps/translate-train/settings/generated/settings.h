@@ -86,6 +86,10 @@ enum class Setting : size_t {
   objective,
   dpo_beta,
   dpo_label_smoothing,
+  orpo_beta,
+  kto_beta,
+  kto_desirable_weight,
+  kto_undesirable_weight,
   reference_model,
   exponential_smoothing,
   ema_decay,
@@ -152,7 +156,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 133;
+inline constexpr size_t kSettingCount = 137;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

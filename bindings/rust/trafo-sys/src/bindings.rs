@@ -41,6 +41,7 @@ pub const TRAFO_CORPUS_AUTO: i32 = 0;
 pub const TRAFO_CORPUS_TEXT: i32 = 1;
 pub const TRAFO_CORPUS_JSON_LINES: i32 = 2;
 pub const TRAFO_CORPUS_CHATS: i32 = 3;
+pub const TRAFO_CORPUS_CSV: i32 = 4;
 pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
 pub const TRAFO_PRUNE_WANDA: i32 = 1;
 pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
@@ -153,6 +154,8 @@ pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
 pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_OBJECTIVE_CROSS_ENTROPY: i32 = 0;
 pub const TRAFO_OBJECTIVE_DPO: i32 = 1;
+pub const TRAFO_OBJECTIVE_ORPO: i32 = 2;
+pub const TRAFO_OBJECTIVE_KTO: i32 = 3;
 pub const TRAFO_COMMUNICATION_FLOAT32: i32 = 0;
 pub const TRAFO_COMMUNICATION_BFLOAT16: i32 = 1;
 pub const TRAFO_LONG_LINES_DROP: i32 = 0;
@@ -2127,11 +2130,22 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Preference pairs from memory, for TRAFO_OBJECTIVE_DPO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise as\n trafo_corpus_new. since 0.1"]
+    #[doc = " Preference pairs from memory, for TRAFO_OBJECTIVE_DPO, _ORPO and _KTO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise\n as trafo_corpus_new. since 0.1"]
     pub fn trafo_corpus_new_preferences(
         prompts: *const trafo_string_view,
         chosen: *const trafo_string_view,
         rejected: *const trafo_string_view,
+        count: usize,
+        out: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Labelled answers from memory, for TRAFO_OBJECTIVE_KTO: answers[i] to prompts[i] is desirable if labels[i] is 1, and not if it is\n 0. In the corpus they are preference pairs with one answer; the other one is empty. Otherwise as trafo_corpus_new. since 0.1"]
+    pub fn trafo_corpus_new_labelled(
+        prompts: *const trafo_string_view,
+        answers: *const trafo_string_view,
+        labels: *const i32,
         count: usize,
         out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
@@ -2146,16 +2160,20 @@ pub struct trafo_corpus_info {
     pub pairs: i64,
     #[doc = " Pairs left out because a side is empty or white space."]
     pub dropped_empty: i64,
-    #[doc = " Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair."]
+    #[doc = " Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair or a labelled answer."]
     pub texts: i32,
     #[doc = " 1: the files are JSON lines; in a mixture, the files of the first corpus."]
     pub json_lines: i32,
     #[doc = " 1: the texts are conversations, as JSON: {\"messages\": ...}."]
     pub chats: i32,
+    #[doc = " 1: preferences are labelled answers: of a pair, the chosen answer is empty, or the rejected one."]
+    pub labelled: i32,
+    #[doc = " 1: the files are CSV; in a mixture, the files of the first corpus."]
+    pub csv: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_corpus_info"][::core::mem::size_of::<trafo_corpus_info>() - 40usize];
+    ["Size of trafo_corpus_info"][::core::mem::size_of::<trafo_corpus_info>() - 48usize];
     ["Alignment of trafo_corpus_info"][::core::mem::align_of::<trafo_corpus_info>() - 8usize];
     ["Offset of field: trafo_corpus_info::lines"]
         [::core::mem::offset_of!(trafo_corpus_info, lines) - 0usize];
@@ -2169,6 +2187,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_corpus_info, json_lines) - 28usize];
     ["Offset of field: trafo_corpus_info::chats"]
         [::core::mem::offset_of!(trafo_corpus_info, chats) - 32usize];
+    ["Offset of field: trafo_corpus_info::labelled"]
+        [::core::mem::offset_of!(trafo_corpus_info, labelled) - 36usize];
+    ["Offset of field: trafo_corpus_info::csv"]
+        [::core::mem::offset_of!(trafo_corpus_info, csv) - 40usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -3062,7 +3084,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Gives the model the reference that TRAFO_OBJECTIVE_DPO compares it with, usually the file that its weights come from, in place of a\n teacher or an earlier reference. A model with an adapter needs none: without its adapter it is its own reference. Otherwise as\n trafo_model_load_teacher. since 0.1"]
+    #[doc = " Gives the model the reference that TRAFO_OBJECTIVE_DPO or _KTO compares it with, usually the file that its weights come from, in place of a\n teacher or an earlier reference. A model with an adapter needs none: without its adapter it is its own reference. Otherwise as\n trafo_model_load_teacher. since 0.1"]
     pub fn trafo_model_load_reference(
         model: *mut trafo_model,
         path: *const ::core::ffi::c_char,
@@ -3172,6 +3194,14 @@ pub struct trafo_trainer_options {
     pub dpo_beta: f64,
     #[doc = " Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO). Default 0."]
     pub dpo_label_smoothing: f64,
+    #[doc = " Of ORPO: the loss is the cross-entropy of the chosen answer and orpo_beta times the loss of the odds ratio. Default 0.1."]
+    pub orpo_beta: f64,
+    #[doc = " Of KTO: the reward of an answer is kto_beta times the log of its probability relative to the reference. The higher, the\n closer the model stays to the reference. Default 0.1."]
+    pub kto_beta: f64,
+    #[doc = " Of KTO: weight of the losses of desirable answers. Choose the two weights so that weight times number of answers is about\n the same for desirable and undesirable ones. Default 1."]
+    pub kto_desirable_weight: f64,
+    #[doc = " Of KTO: weight of the losses of undesirable answers. Default 1."]
+    pub kto_undesirable_weight: f64,
     #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
@@ -3196,7 +3226,7 @@ pub struct trafo_trainer_options {
     pub fp8: i32,
     #[doc = " 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A\n prune_sparsity above 0 does the same. Default 0."]
     pub keep_zeros: i32,
-    #[doc = " TRAFO_OBJECTIVE_*. The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of\n each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY."]
+    #[doc = " TRAFO_OBJECTIVE_*. The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or\n answer in place of each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY."]
     pub objective: i32,
     #[doc = " TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane\n is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64\n models. Default TRAFO_COMMUNICATION_FLOAT32."]
     pub communication_dtype: i32,
@@ -3279,7 +3309,7 @@ pub struct trafo_trainer_options {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 504usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 536usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -3324,110 +3354,118 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, dpo_beta) - 152usize];
     ["Offset of field: trafo_trainer_options::dpo_label_smoothing"]
         [::core::mem::offset_of!(trafo_trainer_options, dpo_label_smoothing) - 160usize];
+    ["Offset of field: trafo_trainer_options::orpo_beta"]
+        [::core::mem::offset_of!(trafo_trainer_options, orpo_beta) - 168usize];
+    ["Offset of field: trafo_trainer_options::kto_beta"]
+        [::core::mem::offset_of!(trafo_trainer_options, kto_beta) - 176usize];
+    ["Offset of field: trafo_trainer_options::kto_desirable_weight"]
+        [::core::mem::offset_of!(trafo_trainer_options, kto_desirable_weight) - 184usize];
+    ["Offset of field: trafo_trainer_options::kto_undesirable_weight"]
+        [::core::mem::offset_of!(trafo_trainer_options, kto_undesirable_weight) - 192usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 200usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 208usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 216usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 224usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 232usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 204usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 236usize];
     ["Offset of field: trafo_trainer_options::optimizer"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 240usize];
     ["Offset of field: trafo_trainer_options::nesterov"]
-        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 212usize];
+        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 244usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 248usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 220usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 252usize];
     ["Offset of field: trafo_trainer_options::fp8"]
-        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 256usize];
     ["Offset of field: trafo_trainer_options::keep_zeros"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 228usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 260usize];
     ["Offset of field: trafo_trainer_options::objective"]
-        [::core::mem::offset_of!(trafo_trainer_options, objective) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, objective) - 264usize];
     ["Offset of field: trafo_trainer_options::communication_dtype"]
-        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 236usize];
+        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 268usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 272usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 280usize];
     ["Offset of field: trafo_trainer_options::window_stride"]
-        [::core::mem::offset_of!(trafo_trainer_options, window_stride) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, window_stride) - 288usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 296usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 304usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 280usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 312usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 288usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 320usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 328usize];
     ["Offset of field: trafo_trainer_options::long_lines"]
-        [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 336usize];
     ["Offset of field: trafo_trainer_options::chat_loss"]
-        [::core::mem::offset_of!(trafo_trainer_options, chat_loss) - 308usize];
+        [::core::mem::offset_of!(trafo_trainer_options, chat_loss) - 340usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 344usize];
     ["Offset of field: trafo_trainer_options::begin_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 316usize];
+        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 348usize];
     ["Offset of field: trafo_trainer_options::end_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 352usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 324usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 356usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 360usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 332usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 364usize];
     ["Offset of field: trafo_trainer_options::phase"]
-        [::core::mem::offset_of!(trafo_trainer_options, phase) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 368usize];
     ["Offset of field: trafo_trainer_options::restart_validation"]
-        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 376usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 348usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 380usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 352usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 384usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 360usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 392usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 368usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 400usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 376usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 408usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 384usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 416usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 392usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 424usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 396usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 428usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 400usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 432usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 416usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 448usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 432usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 464usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 448usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 480usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 456usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 488usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 464usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 496usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 472usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 504usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 480usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 512usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 488usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 520usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 492usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 524usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 496usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 528usize];
     ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 500usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 532usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4664,7 +4702,7 @@ pub struct trafo_corpus_options {
     pub unpack_directory: trafo_string_view,
     #[doc = " 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0."]
     pub monolingual: i32,
-    #[doc = " 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON lines or of TSV\n with three columns. Default 0."]
+    #[doc = " 1: it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file of JSON lines\n or of TSV with three columns. Default 0."]
     pub preferences: i32,
     #[doc = " TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO."]
     pub format: i32,
@@ -4700,7 +4738,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines: its members choose\n text, pairs or preferences. CORRUPT_FILE: a line is not such a JSON object. \"-\" is standard input. IO: a file that stays on\n disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until the next call of it on the thread.\n options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1"]
+    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines or CSV: its members or\n columns choose text, pairs or preferences. CORRUPT_FILE: a line is no such object or record. \"-\" is standard input. IO: a file that stays on\n disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until the next call of it on the thread.\n options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1"]
     pub fn trafo_corpus_open(
         paths: *const trafo_string_view,
         count: usize,

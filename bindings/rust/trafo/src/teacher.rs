@@ -33,7 +33,7 @@ impl Model {
         // SAFETY: the handle is live and exclusive.
         check(unsafe { sys::trafo_model_remove_teacher(self.as_ptr()) })
     }
-    /// Gives the model the reference that [`Objective::Dpo`](crate::Objective::Dpo) compares it with, usually the file that
+    /// Gives the model the reference that [`Objective::Dpo`](crate::Objective::Dpo) or `Kto` compares it with, usually the file that
     /// its weights come from, in place of a teacher or an earlier reference. A model with an adapter needs none: without
     /// its adapter it is its own reference. Otherwise as [`Model::load_teacher`].
     ///

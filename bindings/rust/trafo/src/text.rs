@@ -316,8 +316,8 @@ impl Corpus {
             sys::trafo_corpus_new(sources.as_ptr(), targets.as_ptr(), sources.len(), out)
         })
     }
-    /// Preference pairs in memory, for [`Objective::Dpo`](crate::Objective::Dpo): a prompt, its chosen and its rejected
-    /// answer. Checked like files.
+    /// Preference pairs in memory, for [`Objective::Dpo`](crate::Objective::Dpo), `Orpo` and `Kto`: a prompt, its chosen
+    /// and its rejected answer. Checked like files.
     ///
     /// ```
     /// # fn main() -> trafo::Result<()> {
@@ -346,6 +346,42 @@ impl Corpus {
                 prompts.as_ptr(),
                 chosen.as_ptr(),
                 rejected.as_ptr(),
+                prompts.len(),
+                out,
+            )
+        })
+    }
+    /// Labelled answers in memory, for [`Objective::Kto`](crate::Objective::Kto): a prompt, an answer, and whether that is
+    /// desirable. In the corpus they are preference pairs with one answer: the other one is empty. Checked like files.
+    ///
+    /// ```
+    /// # fn main() -> trafo::Result<()> {
+    /// let answers = trafo::Corpus::from_labelled_answers([("2 + 2 =", "4", true), ("2 + 2 =", "5", false)])?;
+    /// assert_eq!(answers.rejected(1)?, "5");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_labelled_answers<P, A>(
+        answers: impl IntoIterator<Item = (P, A, bool)>,
+    ) -> Result<Self>
+    where
+        P: AsRef<str>,
+        A: AsRef<str>,
+    {
+        check_abi()?;
+        let (mut prompts, mut texts, mut labels) = (Vec::new(), Vec::new(), Vec::new());
+        for (prompt, text, desirable) in answers {
+            prompts.push(prompt);
+            texts.push(text);
+            labels.push(i32::from(desirable));
+        }
+        let (prompts, texts) = (views(&prompts), views(&texts));
+        // SAFETY: the views are valid during the call: what `views` borrowed is shadowed, not dropped.
+        Self::make(|out| unsafe {
+            sys::trafo_corpus_new_labelled(
+                prompts.as_ptr(),
+                texts.as_ptr(),
+                labels.as_ptr(),
                 prompts.len(),
                 out,
             )

@@ -166,6 +166,57 @@ fn a_model_learns_which_answers_are_preferred() -> trafo::Result<()> {
 }
 
 #[test]
+fn labelled_answers_and_odds_ratios_train() -> trafo::Result<()> {
+    let folder = common::TestFolder::new();
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let answers = [
+        ("der kleine Hund", "the small dog", true),
+        ("das große Haus", "the big house", true),
+        ("ein Hund", "wrong wrong", false),
+        ("ein Haus", "wrong wrong", false),
+    ];
+    let labelled = Corpus::from_labelled_answers(answers)?;
+    assert_eq!(labelled.pair(2)?, ("ein Hund".into(), String::new()));
+    assert_eq!(labelled.rejected(2)?, "wrong wrong");
+    assert!(labelled.info().labelled);
+    let lines: String =
+        answers.iter().map(|(p, a, good)| format!("\"{p}\",\"{a}\",{good}\n")).collect();
+    std::fs::write(folder.join("a.csv"), format!("prompt,completion,label\n{lines}")).unwrap();
+    let read = Corpus::open(&[folder.join("a.csv")], &CorpusOptions::new())?;
+    assert!(read.info().csv && read.info().labelled);
+    let pairs = Corpus::from_preferences([
+        ("ein Hund", "a dog", "wrong wrong"),
+        ("ein Haus", "a house", "wrong wrong"),
+    ])?;
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?
+        .encoder_layers(1)
+        .decoder_layers(1)
+        .dropout(0.0);
+    for (objective, data) in [(Objective::Kto, &labelled), (Objective::Orpo, &pairs)] {
+        let mut model = Model::new(&config, 3)?;
+        if objective == Objective::Kto {
+            model.save(folder.join("base.safetensors"))?;
+            model.load_reference(folder.join("base.safetensors"))?;
+        }
+        let options = common::options()
+            .objective(objective)
+            .kto_beta(0.5)
+            .learning_rate(1e-3)
+            .log_freq(Period::Updates(5))
+            .valid_metrics(&[Metric::RewardAccuracy, Metric::RewardMargin])
+            .after_updates(40);
+        let mut trainer =
+            Trainer::builder(model, &tokenizer, data).valid(data).options(options).build()?;
+        trainer.run(|_| ControlFlow::Continue(()))?;
+        let metrics = trainer.validate()?;
+        assert_eq!(metrics.get(Metric::RewardAccuracy), Some(1.0), "{objective:?}");
+        assert!(metrics.get(Metric::RewardMargin) > Some(0.0), "{objective:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn adapters_are_trained_stored_and_merged() -> trafo::Result<()> {
     let folder = common::TestFolder::new();
     let corpus = common::corpus();

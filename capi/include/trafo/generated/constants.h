@@ -59,13 +59,15 @@
 #define TRAFO_QUANTIZE_GPTQ    1
 
 /* Form of the lines of the files of a corpus. */
-/* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is not empty is
- * a JSON object; text otherwise. */
+/* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, or if the first line that is not empty is a JSON object;
+ * CSV if it ends in .csv; all also with .gz; text otherwise. */
 #define TRAFO_CORPUS_AUTO       0
 #define TRAFO_CORPUS_TEXT       1 /* A text, or the texts of a pair with tabs between them. */
 #define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text, the texts of a pair or a conversation. */
 /* A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members. */
 #define TRAFO_CORPUS_CHATS      3
+/* CSV whose first line has the names of the columns, which are those of the members of JSON lines. */
+#define TRAFO_CORPUS_CSV        4
 
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */

@@ -13,8 +13,8 @@ typedef struct trafo_corpus_options {
   trafo_string_view unpack_directory;
   /* 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0. */
   int32_t monolingual;
-  /* 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON lines or of TSV
-   * with three columns. Default 0. */
+  /* 1: it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file of JSON lines
+   * or of TSV with three columns. Default 0. */
   int32_t preferences;
   int32_t format; /* TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO. */
   int32_t reserved; /* 0 */

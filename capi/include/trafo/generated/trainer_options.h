@@ -24,6 +24,8 @@
 /* The function that training minimises. */
 #define TRAFO_OBJECTIVE_CROSS_ENTROPY 0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
 #define TRAFO_OBJECTIVE_DPO           1 /* Direct Preference Optimization, on preference pairs. */
+#define TRAFO_OBJECTIVE_ORPO          2 /* Odds Ratio Preference Optimization, on preference pairs, without a reference. */
+#define TRAFO_OBJECTIVE_KTO           3 /* Kahneman-Tversky Optimization, on labelled answers or preference pairs. */
 
 /* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
@@ -62,8 +64,8 @@
 #define TRAFO_METRIC_BLEU 2 /* bit: Corpus BLEU. */
 #define TRAFO_METRIC_CHRF 4 /* bit: Corpus chrF2. */
 #define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
-#define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO: share of the pairs whose chosen answer has the higher reward. */
-#define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO: mean difference between the rewards of chosen and rejected answers. */
+#define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO and ORPO: share of the pairs whose chosen answer has the higher reward. Of KTO: share of the answers whose reward is on the right side of the KL term. */
+#define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO, ORPO and KTO: difference between the mean rewards of chosen and rejected answers. */
 #define TRAFO_METRIC_COUNT 6 /* metrics that this release knows */
 
 typedef struct trafo_trainer_options {
@@ -114,6 +116,15 @@ typedef struct trafo_trainer_options {
   double dpo_beta;
   /* Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO). Default 0. */
   double dpo_label_smoothing;
+  /* Of ORPO: the loss is the cross-entropy of the chosen answer and orpo_beta times the loss of the odds ratio. Default 0.1. */
+  double orpo_beta;
+  /* Of KTO: the reward of an answer is kto_beta times the log of its probability relative to the reference. The higher, the
+   * closer the model stays to the reference. Default 0.1. */
+  double kto_beta;
+  /* Of KTO: weight of the losses of desirable answers. Choose the two weights so that weight times number of answers is about
+   * the same for desirable and undesirable ones. Default 1. */
+  double kto_desirable_weight;
+  double kto_undesirable_weight; /* Of KTO: weight of the losses of undesirable answers. Default 1. */
   /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
    * saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as
    * unsmoothed.safetensors. Default 0: no EMA. */
@@ -146,8 +157,8 @@ typedef struct trafo_trainer_options {
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
-  /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
-   * each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
+  /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or
+   * answer in place of each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
   int32_t objective;
   /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
    * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64

@@ -40,6 +40,10 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "objective", .fixed = true, .phase = true}, o.objective);
   visit(OptionField{.name = "dpo_beta", .fixed = true, .phase = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.dpo_beta);
   visit(OptionField{.name = "dpo_label_smoothing", .fixed = true, .phase = true, .low = 0, .high = 0.5, .high_inside = false}, o.dpo_label_smoothing);
+  visit(OptionField{.name = "orpo_beta", .fixed = true, .phase = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.orpo_beta);
+  visit(OptionField{.name = "kto_beta", .fixed = true, .phase = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.kto_beta);
+  visit(OptionField{.name = "kto_desirable_weight", .fixed = true, .phase = true, .low = 0, .high = 1000000, .high_inside = false}, o.kto_desirable_weight);
+  visit(OptionField{.name = "kto_undesirable_weight", .fixed = true, .phase = true, .low = 0, .high = 1000000, .high_inside = false}, o.kto_undesirable_weight);
   visit(OptionField{.name = "ema_alpha", .key = "exponential_smoothing", .fixed = true, .low = 0, .high = 1, .high_inside = false, .zero = "no EMA"}, o.ema_alpha);
   visit(OptionField{.name = "gradient_accumulation", .key = "optimizer_delay", .fixed = true, .phase = true, .low = 1, .high = 1048576}, o.gradient_accumulation);
   visit(OptionField{.name = "lanes", .fixed = true, .low = 1, .high = 65536}, o.lanes);

@@ -19,8 +19,8 @@ pub struct CorpusOptions {
     /// Whether it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves.
     /// Default false.
     pub monolingual: bool,
-    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON
-    /// lines or of TSV with three columns. Default false.
+    /// Whether it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file
+    /// of JSON lines or of TSV with three columns. Default false.
     pub preferences: bool,
     /// Form of the lines of the files. Default [`CorpusFormat::Auto`].
     pub format: CorpusFormat,
@@ -49,8 +49,8 @@ impl CorpusOptions {
         self.monolingual = monolingual;
         self
     }
-    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON
-    /// lines or of TSV with three columns. Default false.
+    /// Whether it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file
+    /// of JSON lines or of TSV with three columns. Default false.
     pub fn preferences(mut self, preferences: bool) -> Self {
         self.preferences = preferences;
         self

@@ -115,8 +115,8 @@ named! { ExportWeights:
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CorpusFormat {
-    /// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is
-    /// not empty is a JSON object; text otherwise.
+    /// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, or if the first line that is not empty is a
+    /// JSON object; CSV if it ends in .csv; all also with .gz; text otherwise.
     Auto,
     /// A text, or the texts of a pair with tabs between them.
     Text,
@@ -124,6 +124,8 @@ pub enum CorpusFormat {
     JsonLines,
     /// A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members.
     Chats,
+    /// CSV whose first line has the names of the columns, which are those of the members of JSON lines.
+    Csv,
 }
 impl CorpusFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -132,6 +134,7 @@ impl CorpusFormat {
             CorpusFormat::Text => sys::TRAFO_CORPUS_TEXT,
             CorpusFormat::JsonLines => sys::TRAFO_CORPUS_JSON_LINES,
             CorpusFormat::Chats => sys::TRAFO_CORPUS_CHATS,
+            CorpusFormat::Csv => sys::TRAFO_CORPUS_CSV,
         }
     }
 }
@@ -140,6 +143,7 @@ named! { CorpusFormat:
     Text = "text",
     JsonLines = "jsonl" | "json_lines",
     Chats = "chat" | "chats",
+    Csv = "csv",
 }
 /// The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control
 /// characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF:

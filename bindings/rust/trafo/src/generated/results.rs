@@ -164,12 +164,16 @@ pub struct CorpusInfo {
     pub pairs: usize,
     /// Pairs left out because a side is empty or white space.
     pub dropped_empty: usize,
-    /// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair.
+    /// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair or a labelled answer.
     pub texts: i32,
     /// Whether the files are JSON lines; in a mixture, the files of the first corpus.
     pub json_lines: bool,
     /// Whether the texts are conversations, as JSON: {"messages": ...}.
     pub chats: bool,
+    /// Whether preferences are labelled answers: of a pair, the chosen answer is empty, or the rejected one.
+    pub labelled: bool,
+    /// Whether the files are CSV; in a mixture, the files of the first corpus.
+    pub csv: bool,
 }
 impl CorpusInfo {
     pub(crate) fn from_raw(raw: &sys::trafo_corpus_info) -> Self {
@@ -180,6 +184,8 @@ impl CorpusInfo {
             texts: raw.texts,
             json_lines: raw.json_lines != 0,
             chats: raw.chats != 0,
+            labelled: raw.labelled != 0,
+            csv: raw.csv != 0,
         }
     }
 }

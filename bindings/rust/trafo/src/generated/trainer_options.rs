@@ -11,9 +11,10 @@ pub enum Metric {
     Ter,
     /// Cross-entropy for each label.
     Ce,
-    /// Of DPO: share of the pairs whose chosen answer has the higher reward.
+    /// Of DPO and ORPO: share of the pairs whose chosen answer has the higher reward. Of KTO: share of the answers
+    /// whose reward is on the right side of the KL term.
     RewardAccuracy,
-    /// Of DPO: mean difference between the rewards of chosen and rejected answers.
+    /// Of DPO, ORPO and KTO: difference between the mean rewards of chosen and rejected answers.
     RewardMargin,
 }
 impl Metric {
@@ -151,17 +152,25 @@ pub enum Objective {
     CrossEntropy,
     /// Direct Preference Optimization, on preference pairs.
     Dpo,
+    /// Odds Ratio Preference Optimization, on preference pairs, without a reference.
+    Orpo,
+    /// Kahneman-Tversky Optimization, on labelled answers or preference pairs.
+    Kto,
 }
 impl Objective {
     pub(crate) fn as_raw(self) -> i32 {
         match self {
             Objective::CrossEntropy => sys::TRAFO_OBJECTIVE_CROSS_ENTROPY,
             Objective::Dpo => sys::TRAFO_OBJECTIVE_DPO,
+            Objective::Orpo => sys::TRAFO_OBJECTIVE_ORPO,
+            Objective::Kto => sys::TRAFO_OBJECTIVE_KTO,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_OBJECTIVE_DPO => Objective::Dpo,
+            sys::TRAFO_OBJECTIVE_ORPO => Objective::Orpo,
+            sys::TRAFO_OBJECTIVE_KTO => Objective::Kto,
             _ => Objective::CrossEntropy,
         }
     }
@@ -169,6 +178,8 @@ impl Objective {
 named! { Objective:
     CrossEntropy = "cross-entropy" | "cross_entropy",
     Dpo = "dpo",
+    Orpo = "orpo",
+    Kto = "kto",
 }
 /// Type in which ranks send each other the gradient of a lane. Sums are float32 under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -448,8 +459,8 @@ trainer_options! {
     teacher_weight: f64 = same, same;
     /// The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1.
     teacher_temperature: f64 = same, same;
-    /// The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of each
-    /// label, without `label_smoothing`. Default [`Objective::CrossEntropy`].
+    /// The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or answer in
+    /// place of each label, without `label_smoothing`. Default [`Objective::CrossEntropy`].
     objective: Objective = Objective::as_raw, Objective::from_raw;
     /// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The
     /// higher, the closer the model stays to the reference. Default 0.1.
@@ -457,6 +468,17 @@ trainer_options! {
     /// Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO).
     /// Default 0.
     dpo_label_smoothing: f64 = same, same;
+    /// Of ORPO: the loss is the cross-entropy of the chosen answer and orpo_beta times the loss of the odds ratio.
+    /// Default 0.1.
+    orpo_beta: f64 = same, same;
+    /// Of KTO: the reward of an answer is kto_beta times the log of its probability relative to the reference. The
+    /// higher, the closer the model stays to the reference. Default 0.1.
+    kto_beta: f64 = same, same;
+    /// Of KTO: weight of the losses of desirable answers. Choose the two weights so that weight times number of answers
+    /// is about the same for desirable and undesirable ones. Default 1.
+    kto_desirable_weight: f64 = same, same;
+    /// Of KTO: weight of the losses of undesirable answers. Default 1.
+    kto_undesirable_weight: f64 = same, same;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
     /// validated and saved as model.safetensors. Training continues from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
