@@ -152,6 +152,39 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states(trafo_model *mod
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states_ids(trafo_model *model, const trafo_ids_view *rows, size_t count,
                                                                     int32_t recorded, trafo_tensor **out_states,
                                                                     trafo_tensor **out_cu_seqlens);
+/* One vector for each of `count` texts, *out [count, width] float32, of the hidden states of its tokens: pooling is TRAFO_POOLING_MEAN (of
+ * all tokens, the special ones included) or TRAFO_POOLING_FIRST. normalize: 0 or 1; with 1 each vector is divided by its Euclidean norm.
+ * One pass over all texts, recorded as trafo_model_hidden_states is. Errors as there; INVALID_ARGUMENT also: pooling. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_embed(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                        const trafo_string_view *texts, size_t count, int32_t pooling,
+                                                        int32_t normalize, int32_t recorded, trafo_tensor **out);
+/* The same of rows of token ids, to which nothing is added. No row may be empty. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_embed_ids(trafo_model *model, const trafo_ids_view *rows, size_t count,
+                                                            int32_t pooling, int32_t normalize, int32_t recorded,
+                                                            trafo_tensor **out);
+/* The logits of the head of an encoder for `count` texts: *out_logits [count, labels] of a head for texts, [W, labels] of a head for tokens
+ * (a row for the first token of each word; there is white space between words), [T, vocabulary] of a head for masked tokens. The rows of
+ * text i are cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32. second: NULL, or the second text of each pair. One
+ * pass, recorded as trafo_model_hidden_states is. Errors as there; UNSUPPORTED also: the model is no encoder with a head; pairs for a head
+ * for tokens. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_classify(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                           const trafo_string_view *texts, const trafo_string_view *second,
+                                                           size_t count, int32_t recorded, trafo_tensor **out_logits,
+                                                           trafo_tensor **out_cu_seqlens);
+/* The same of rows of token ids, to which nothing is added; a head for tokens gives a row for each. No row may be empty. types: NULL (all are
+ * 0), or the token type of each token. INVALID_ARGUMENT also: types that do not fit the rows or the model. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_classify_ids(trafo_model *model, const trafo_ids_view *rows,
+                                                               const trafo_ids_view *types, size_t count, int32_t recorded,
+                                                               trafo_tensor **out_logits, trafo_tensor **out_cu_seqlens);
+/* The name of label `index` (from 0) of an encoder's head; borrowed, valid as long as the model. NOT_FOUND: the head has fewer labels.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_label(const trafo_model *model, int64_t index, trafo_string_view *out);
+/* A new model of the same context: the encoder `model` with another head, TRAFO_ENCODER_HEAD_*. labels: `count` different names for a head for
+ * texts or tokens; none for the others. Weights that the model does not have are drawn from `seed`, all others are copied.
+ * INVALID_ARGUMENT: the model is no encoder, or has an adapter or int8 weights; names that do not fit the head. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_with_head(const trafo_model *model, int32_t head, const trafo_string_view *labels,
+                                                            size_t count, uint64_t seed, trafo_model **out);
+
 /* The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits
  * [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the
  * tokens of the source are rows as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states is.

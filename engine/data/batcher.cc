@@ -57,13 +57,13 @@ void Batcher::restart(int64_t batch_tokens) {
 }
 
 BatchExtent Batcher::extent(const PairTokens& pair) const {
-  const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
+  const SequenceForm form = corpus_->options().form;
   const auto source = static_cast<int64_t>(pair.source.size());
   const auto decoded = [&](std::span<const int32_t> target) {
-    const auto tokens = static_cast<int64_t>(target.size());
-    return decoder_only ? source + tokens - 1 : tokens;
+    return stream_tokens(form, source, std::ssize(target));
   };
-  const int64_t encoded = decoder_only ? 0 : source, target = decoded(pair.target);
+  const int64_t encoded = form == SequenceForm::encoder_decoder ? source : 0,
+                target = decoded(pair.target);
   if (pair.rejected.empty()) return {1, encoded, target, encoded, target};
   const int64_t rejected = decoded(pair.rejected);
   return {2, 2 * encoded, target + rejected, encoded, std::max(target, rejected)};
@@ -311,13 +311,19 @@ void Batcher::next(PackedBatchHost& batch) {
 
 void Batcher::pack(const Window& window, std::span<const uint32_t> places,
                    PackedBatchHost& batch) const {
-  BatchPacker packer(batch, corpus_->options().form, options_.start_id);
+  const TokenizedCorpusOptions& corpus = corpus_->options();
+  BatchPacker packer(batch, corpus.form, options_.start_id);
   for (const uint32_t place : places) {
     const auto [source, target, rejected, learned] = window.pairs.tokens[place];
-    if (rejected.empty())
-      packer.add(source, target, window.pairs.ids[place], learned);
+    const int64_t pair = window.pairs.ids[place];
+    if (corpus.form == SequenceForm::masked)
+      packer.add_masked(source, target, pair, corpus.masking,
+                        mix_bits(state_.seed + static_cast<uint64_t>(pair)),
+                        static_cast<uint64_t>(window.epoch));
+    else if (rejected.empty())
+      packer.add(source, target, pair, learned);
     else
-      packer.add_answers(source, target, rejected, window.pairs.ids[place]);
+      packer.add_answers(source, target, rejected, pair);
   }
 }
 
@@ -331,7 +337,10 @@ void Batcher::count(const Window& window, std::span<const uint32_t> places,
     counts.sentences += size.sentences;
     counts.source_tokens += size.source_tokens;
     counts.target_tokens += size.target_tokens;
-    batch.label_count += pair.labels();
+    const TokenizedCorpusOptions& corpus = corpus_->options();
+    batch.label_count += corpus.form == SequenceForm::masked
+                             ? masked_count(corpus.masking, pair.target)
+                             : pair.labels();
   }
   batch.elsewhere = counts;
 }

@@ -33,6 +33,7 @@ struct BlockInputs {
   DropoutPass dropout;
   EncoderKeysValues encoder;       // for cross-attention
   const KvCache* cache = nullptr;  // prefill and decode steps; see SelfAttention::forward
+  Tensor token_types = {};         // of the embeddings; undefined: all are 0
 };
 
 class TransformerBlock {

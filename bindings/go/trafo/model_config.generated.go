@@ -134,6 +134,20 @@ type ModelConfig struct {
 	// Whether the output of each block has a norm, before the residual connection adds it, in addition to the
 	// norm of its input (Gemma), in a model with RMS norm and PreNorm. Default false.
 	SandwichNorm bool `json:"sandwich_norm,omitzero"`
+	// Class of an encoder that exports write. Default Bert.
+	EncoderClass EncoderClass `json:"encoder_class,omitzero"`
+	// Head of an encoder. Default EncoderHeadNone.
+	EncoderHead EncoderHead `json:"encoder_head,omitzero"`
+	// Labels of an encoder with a head for texts or tokens. Default 0.
+	Labels int `json:"labels,omitzero"`
+	// Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the
+	// second one to those of the second text of a pair, if there is one. 0: there is no table. Default 0.
+	TokenTypes int `json:"token_types,omitzero"`
+	// Dropout of the vectors that the classifier of an encoder reads. Default 0.
+	ClassifierDropout float64 `json:"classifier_dropout,omitzero"`
+	// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
+	// embeddings do not go through. A head for texts always has one. Default false.
+	Pooler bool `json:"pooler,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
@@ -191,6 +205,12 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.FullAttentionInterval = int(c.full_attention_interval)
 	o.RopeLocalTheta = float64(c.rope_local_theta)
 	o.SandwichNorm = c.sandwich_norm != 0
+	o.EncoderClass = EncoderClass(c.encoder_class)
+	o.EncoderHead = EncoderHead(c.encoder_head)
+	o.Labels = int(c.labels)
+	o.TokenTypes = int(c.token_types)
+	o.ClassifierDropout = float64(c.classifier_dropout)
+	o.Pooler = c.pooler != 0
 	o.Precision = DType(c.precision)
 }
 
@@ -344,6 +364,24 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.SandwichNorm {
 		c.sandwich_norm = cBool(o.SandwichNorm)
+	}
+	if o.EncoderClass != 0 {
+		c.encoder_class = C.int32_t(o.EncoderClass)
+	}
+	if o.EncoderHead != 0 {
+		c.encoder_head = C.int32_t(o.EncoderHead)
+	}
+	if o.Labels != 0 {
+		c.labels = C.int64_t(o.Labels)
+	}
+	if o.TokenTypes != 0 {
+		c.token_types = C.int64_t(o.TokenTypes)
+	}
+	if o.ClassifierDropout != 0 {
+		c.classifier_dropout = C.double(o.ClassifierDropout)
+	}
+	if o.Pooler {
+		c.pooler = cBool(o.Pooler)
 	}
 	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

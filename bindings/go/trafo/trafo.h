@@ -72,6 +72,10 @@ typedef struct trafo_error trafo_error;
 #ifndef TRAFO_GENERATED_CONSTANTS_H
 #define TRAFO_GENERATED_CONSTANTS_H
 
+/* How the hidden states of a text become one vector. */
+#define TRAFO_POOLING_MEAN  0 /* The mean over all tokens, the special ones included. */
+#define TRAFO_POOLING_FIRST 1 /* The hidden state of the first token. */
+
 /* Activations of feed-forward layers. */
 #define TRAFO_RELU     0 /* max(x, 0). */
 #define TRAFO_GELU     1 /* GELU, tanh form. */
@@ -108,6 +112,8 @@ typedef struct trafo_error trafo_error;
 #define TRAFO_EXPORT_HF_MBART      9
 /* BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE. */
 #define TRAFO_EXPORT_HF_BART       10
+/* BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder. */
+#define TRAFO_EXPORT_HF_BERT       11
 
 /* How an export stores matrices. */
 #define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others. */
@@ -1184,6 +1190,8 @@ typedef struct trafo_model trafo_model;
 /* Kinds of models. */
 #define TRAFO_ENCODER_DECODER 0 /* Encoder and decoder with cross-attention. */
 #define TRAFO_DECODER_LM      1 /* `source <eos> target <eos>` in one causal stream. */
+/* A bidirectional stream of one text, or of two, with a head for labels or masked tokens, as BERT. */
+#define TRAFO_ENCODER         2
 
 /* The norm of a decoder-lm. */
 #define TRAFO_NORM_LAYER 0 /* Layer norm. */
@@ -1211,6 +1219,17 @@ typedef struct trafo_model trafo_model;
 #define TRAFO_ROPE_SCALING_LLAMA3 0 /* By the turns of a pair in the original positions, as in Llama 3.1. */
 /* By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071). */
 #define TRAFO_ROPE_SCALING_YARN   1
+
+/* The classes of transformers that an encoder is imported from and exported to. They compute the same. The names of their weights and the first position differ. */
+#define TRAFO_ENCODER_CLASS_BERT        0 /* BertModel and its heads. */
+#define TRAFO_ENCODER_CLASS_ROBERTA     1 /* RobertaModel and its heads. */
+#define TRAFO_ENCODER_CLASS_XLM_ROBERTA 2 /* XLMRobertaModel and its heads. */
+
+/* What an encoder computes of its hidden states. */
+#define TRAFO_ENCODER_HEAD_NONE      0 /* Nothing. */
+#define TRAFO_ENCODER_HEAD_MASKED_LM 1 /* Logits over the vocabulary, one row for each token. */
+#define TRAFO_ENCODER_HEAD_SEQUENCE  2 /* Logits over the labels, one row for each text. */
+#define TRAFO_ENCODER_HEAD_TOKEN     3 /* Logits over the labels, one row for each token. */
 
 typedef struct trafo_model_config {
   size_t struct_size;
@@ -1279,6 +1298,11 @@ typedef struct trafo_model_config {
   /* Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).
    * Default 0: the angles of the other layers. */
   double rope_local_theta;
+  int64_t labels; /* Labels of an encoder with a head for texts or tokens. Default 0. */
+  /* Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to those
+   * of the second text of a pair, if there is one. 0: there is no table. Default 0. */
+  int64_t token_types;
+  double classifier_dropout; /* Dropout of the vectors that the classifier of an encoder reads. Default 0. */
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
@@ -1315,9 +1339,15 @@ typedef struct trafo_model_config {
   /* 1: the output of each block has a norm, before the residual connection adds it, in addition to the norm of its input
    * (Gemma), in a model with RMS norm and pre_norm. Default 0. */
   int32_t sandwich_norm;
+  int32_t encoder_class; /* TRAFO_ENCODER_CLASS_*. Class of an encoder that exports write. Default TRAFO_ENCODER_CLASS_BERT. */
+  int32_t encoder_head; /* TRAFO_ENCODER_HEAD_*. Head of an encoder. Default TRAFO_ENCODER_HEAD_NONE. */
+  /* 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go
+   * through. A head for texts always has one. Default 0. */
+  int32_t pooler;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
+  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -1672,8 +1702,11 @@ typedef struct trafo_period {
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
 
 /* The function that training minimises. */
-#define TRAFO_OBJECTIVE_CROSS_ENTROPY 0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
-#define TRAFO_OBJECTIVE_DPO           1 /* Direct Preference Optimization, on preference pairs. */
+#define TRAFO_OBJECTIVE_CROSS_ENTROPY  0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
+#define TRAFO_OBJECTIVE_DPO            1 /* Direct Preference Optimization, on preference pairs. */
+#define TRAFO_OBJECTIVE_CLASSIFICATION 2 /* Cross-entropy of the labels that the head of an encoder gives to texts or tokens. */
+/* Cross-entropy of masked tokens, in an encoder with the head masked-lm, on plain text. */
+#define TRAFO_OBJECTIVE_MASKED_LM      3
 
 /* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
@@ -1714,7 +1747,8 @@ typedef struct trafo_period {
 #define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
 #define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO: share of the pairs whose chosen answer has the higher reward. */
 #define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO: mean difference between the rewards of chosen and rejected answers. */
-#define TRAFO_METRIC_COUNT 6 /* metrics that this release knows */
+#define TRAFO_METRIC_ACCURACY 64 /* bit: Of classification: share of the labels that have the highest logit. */
+#define TRAFO_METRIC_COUNT 7 /* metrics that this release knows */
 
 typedef struct trafo_trainer_options {
   size_t struct_size;
@@ -1759,6 +1793,9 @@ typedef struct trafo_trainer_options {
   double teacher_weight;
   /* The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1. */
   double teacher_temperature;
+  /* Of masked-lm: the share of the tokens of a text that are predicted, at least one. Of these, 80 % become the mask token, 10
+   * % a random token, and 10 % stay. Default 0.15. */
+  double mask_probability;
   /* Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The higher, the
    * closer the model stays to the reference. Default 0.1. */
   double dpo_beta;
@@ -1797,7 +1834,7 @@ typedef struct trafo_trainer_options {
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
   /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
-   * each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
+   * each label. Only cross-entropy has label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
   int32_t objective;
   /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
    * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64
@@ -2310,6 +2347,39 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states(trafo_model *mod
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states_ids(trafo_model *model, const trafo_ids_view *rows, size_t count,
                                                                     int32_t recorded, trafo_tensor **out_states,
                                                                     trafo_tensor **out_cu_seqlens);
+/* One vector for each of `count` texts, *out [count, width] float32, of the hidden states of its tokens: pooling is TRAFO_POOLING_MEAN (of
+ * all tokens, the special ones included) or TRAFO_POOLING_FIRST. normalize: 0 or 1; with 1 each vector is divided by its Euclidean norm.
+ * One pass over all texts, recorded as trafo_model_hidden_states is. Errors as there; INVALID_ARGUMENT also: pooling. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_embed(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                        const trafo_string_view *texts, size_t count, int32_t pooling,
+                                                        int32_t normalize, int32_t recorded, trafo_tensor **out);
+/* The same of rows of token ids, to which nothing is added. No row may be empty. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_embed_ids(trafo_model *model, const trafo_ids_view *rows, size_t count,
+                                                            int32_t pooling, int32_t normalize, int32_t recorded,
+                                                            trafo_tensor **out);
+/* The logits of the head of an encoder for `count` texts: *out_logits [count, labels] of a head for texts, [W, labels] of a head for tokens
+ * (a row for the first token of each word; there is white space between words), [T, vocabulary] of a head for masked tokens. The rows of
+ * text i are cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32. second: NULL, or the second text of each pair. One
+ * pass, recorded as trafo_model_hidden_states is. Errors as there; UNSUPPORTED also: the model is no encoder with a head; pairs for a head
+ * for tokens. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_classify(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                           const trafo_string_view *texts, const trafo_string_view *second,
+                                                           size_t count, int32_t recorded, trafo_tensor **out_logits,
+                                                           trafo_tensor **out_cu_seqlens);
+/* The same of rows of token ids, to which nothing is added; a head for tokens gives a row for each. No row may be empty. types: NULL (all are
+ * 0), or the token type of each token. INVALID_ARGUMENT also: types that do not fit the rows or the model. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_classify_ids(trafo_model *model, const trafo_ids_view *rows,
+                                                               const trafo_ids_view *types, size_t count, int32_t recorded,
+                                                               trafo_tensor **out_logits, trafo_tensor **out_cu_seqlens);
+/* The name of label `index` (from 0) of an encoder's head; borrowed, valid as long as the model. NOT_FOUND: the head has fewer labels.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_label(const trafo_model *model, int64_t index, trafo_string_view *out);
+/* A new model of the same context: the encoder `model` with another head, TRAFO_ENCODER_HEAD_*. labels: `count` different names for a head for
+ * texts or tokens; none for the others. Weights that the model does not have are drawn from `seed`, all others are copied.
+ * INVALID_ARGUMENT: the model is no encoder, or has an adapter or int8 weights; names that do not fit the head. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_with_head(const trafo_model *model, int32_t head, const trafo_string_view *labels,
+                                                            size_t count, uint64_t seed, trafo_model **out);
+
 /* The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits
  * [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the
  * tokens of the source are rows as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states is.

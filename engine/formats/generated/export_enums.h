@@ -34,10 +34,13 @@ enum class ExportFormat : int32_t {
   // BartForConditionalGeneration of transformers: such a model with post-norm layers and
   // byte-level BPE.
   hf_bart = 10,
+  // BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model
+  // has: an encoder.
+  hf_bert = 11,
 };
 template <>
 struct EnumNames<ExportFormat> {
-  static constexpr std::array<const char*, 11> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100", "hf-mbart", "hf-bart"};
+  static constexpr std::array<const char*, 12> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100", "hf-mbart", "hf-bart", "hf-bert"};
 };
 
 // How an export stores matrices. Values are part of the C ABI.

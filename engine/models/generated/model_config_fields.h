@@ -60,6 +60,12 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "full_attention_interval", .fixed = true, .unless_default = true, .low = 0, .high = 1024, .zero = "all layers have the window"}, o.full_attention_interval);
   visit(OptionField{.name = "rope_local_theta", .unless_default = true, .low = 0, .high = 1000000000000, .low_inside = false, .zero = "the angles of the other layers"}, o.rope_local_theta);
   visit(OptionField{.name = "sandwich_norm", .fixed = true, .unless_default = true}, o.sandwich_norm);
+  visit(OptionField{.name = "encoder_class", .fixed = true, .unless_default = true}, o.encoder_class);
+  visit(OptionField{.name = "encoder_head", .fixed = true, .unless_default = true}, o.encoder_head);
+  visit(OptionField{.name = "labels", .fixed = true, .unless_default = true, .low = 0, .high = 4194304}, o.labels);
+  visit(OptionField{.name = "token_types", .fixed = true, .unless_default = true, .low = 0, .high = 1024}, o.token_types);
+  visit(OptionField{.name = "classifier_dropout", .fixed = true, .unless_default = true, .low = 0, .high = 1, .high_inside = false}, o.classifier_dropout);
+  visit(OptionField{.name = "pooler", .fixed = true, .unless_default = true}, o.pooler);
 }
 
 }  // namespace trafo

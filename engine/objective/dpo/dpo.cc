@@ -56,6 +56,7 @@ std::span<const char* const> Dpo::metrics() const {
 }
 
 void Dpo::check(const Model& model) const {
+  require_generation(model.spec(), kDpoOrigin);
   require(reference_ || model.adapter(), ErrorCode::invalid_argument, kDpoOrigin,
           "there is no reference to compare the model with: load one, or train an adapter, "
           "without which the model is its own reference");

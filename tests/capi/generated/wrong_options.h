@@ -66,6 +66,13 @@
   wrong("rope_local_theta", rope_local_theta, -1) \
   wrong("rope_local_theta", rope_local_theta, NAN) \
   wrong("sandwich_norm", sandwich_norm, 2) \
+  wrong("encoder_class", encoder_class, 99) \
+  wrong("encoder_head", encoder_head, 99) \
+  wrong("labels", labels, -1) \
+  wrong("token_types", token_types, -1) \
+  wrong("classifier_dropout", classifier_dropout, -1) \
+  wrong("classifier_dropout", classifier_dropout, NAN) \
+  wrong("pooler", pooler, 2) \
   wrong("precision", precision, 99) \
   /* the end */
 
@@ -109,6 +116,8 @@
   wrong("teacher_temperature", teacher_temperature, -1) \
   wrong("teacher_temperature", teacher_temperature, NAN) \
   wrong("objective", objective, 99) \
+  wrong("mask_probability", mask_probability, -1) \
+  wrong("mask_probability", mask_probability, NAN) \
   wrong("dpo_beta", dpo_beta, -1) \
   wrong("dpo_beta", dpo_beta, NAN) \
   wrong("dpo_label_smoothing", dpo_label_smoothing, -1) \

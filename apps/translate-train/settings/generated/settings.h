@@ -84,6 +84,7 @@ enum class Setting : size_t {
   teacher_weight,
   teacher_temperature,
   objective,
+  mask_probability,
   dpo_beta,
   dpo_label_smoothing,
   reference_model,
@@ -152,7 +153,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 133;
+inline constexpr size_t kSettingCount = 134;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

@@ -158,6 +158,7 @@ mod data;
 mod device;
 mod dlpack;
 mod embed;
+mod encoder;
 mod enums;
 mod error;
 mod evaluation;
@@ -204,9 +205,10 @@ pub use context::{Context, ContextOptions};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
+pub use encoder::{Embeddings, LabelLogits};
 pub use enums::{
-    CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop,
-    Work,
+    CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization,
+    Pooling, Stop, Work,
 };
 pub use error::{Error, Result};
 pub use evaluation::{

@@ -22,8 +22,11 @@
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
 
 /* The function that training minimises. */
-#define TRAFO_OBJECTIVE_CROSS_ENTROPY 0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
-#define TRAFO_OBJECTIVE_DPO           1 /* Direct Preference Optimization, on preference pairs. */
+#define TRAFO_OBJECTIVE_CROSS_ENTROPY  0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
+#define TRAFO_OBJECTIVE_DPO            1 /* Direct Preference Optimization, on preference pairs. */
+#define TRAFO_OBJECTIVE_CLASSIFICATION 2 /* Cross-entropy of the labels that the head of an encoder gives to texts or tokens. */
+/* Cross-entropy of masked tokens, in an encoder with the head masked-lm, on plain text. */
+#define TRAFO_OBJECTIVE_MASKED_LM      3
 
 /* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
@@ -64,7 +67,8 @@
 #define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
 #define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO: share of the pairs whose chosen answer has the higher reward. */
 #define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO: mean difference between the rewards of chosen and rejected answers. */
-#define TRAFO_METRIC_COUNT 6 /* metrics that this release knows */
+#define TRAFO_METRIC_ACCURACY 64 /* bit: Of classification: share of the labels that have the highest logit. */
+#define TRAFO_METRIC_COUNT 7 /* metrics that this release knows */
 
 typedef struct trafo_trainer_options {
   size_t struct_size;
@@ -109,6 +113,9 @@ typedef struct trafo_trainer_options {
   double teacher_weight;
   /* The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1. */
   double teacher_temperature;
+  /* Of masked-lm: the share of the tokens of a text that are predicted, at least one. Of these, 80 % become the mask token, 10
+   * % a random token, and 10 % stay. Default 0.15. */
+  double mask_probability;
   /* Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The higher, the
    * closer the model stays to the reference. Default 0.1. */
   double dpo_beta;
@@ -147,7 +154,7 @@ typedef struct trafo_trainer_options {
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
   /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
-   * each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
+   * each label. Only cross-entropy has label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
   int32_t objective;
   /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
    * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64

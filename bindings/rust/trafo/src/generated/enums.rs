@@ -1,4 +1,25 @@
 // Written by scripts/generate_options.py from schema/enums.toml: change that.
+/// How the hidden states of a text become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// The mean over all tokens, the special ones included.
+    Mean,
+    /// The hidden state of the first token.
+    First,
+}
+impl Pooling {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            Pooling::Mean => sys::TRAFO_POOLING_MEAN,
+            Pooling::First => sys::TRAFO_POOLING_FIRST,
+        }
+    }
+}
+named! { Pooling:
+    Mean = "mean",
+    First = "first",
+}
 /// Models of other programs that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -25,6 +46,8 @@ pub enum ExportFormat {
     HfMbart,
     /// BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE.
     HfBart,
+    /// BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder.
+    HfBert,
 }
 impl ExportFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -40,6 +63,7 @@ impl ExportFormat {
             ExportFormat::HfM2m100 => sys::TRAFO_EXPORT_HF_M2M100,
             ExportFormat::HfMbart => sys::TRAFO_EXPORT_HF_MBART,
             ExportFormat::HfBart => sys::TRAFO_EXPORT_HF_BART,
+            ExportFormat::HfBert => sys::TRAFO_EXPORT_HF_BERT,
         }
     }
 }
@@ -55,6 +79,7 @@ named! { ExportFormat:
     HfM2m100 = "hf-m2m100" | "hf_m2m100",
     HfMbart = "hf-mbart" | "hf_mbart",
     HfBart = "hf-bart" | "hf_bart",
+    HfBert = "hf-bert" | "hf_bert",
 }
 /// How an export stores matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
