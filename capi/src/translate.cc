@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "capi/src/model_handles.h"
+#include "capi/src/model_input.h"
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/decode/translator.h"
@@ -64,15 +65,6 @@ void lend(const std::vector<T>& values, const T** out, size_t* out_count) {
   *out_count = values.size();
 }
 
-enum class Input { text, ids };
-
-// Text needs the tokenizer, ids do not.
-std::optional<Tokenizer> vocabulary_for(const Call& call, const Model& model,
-                                        const trafo_tokenizer* tokenizer, Input input) {
-  if (input == Input::text) call.handle(tokenizer, "tokenizer");
-  return optional_vocabulary_of(call, model, tokenizer);
-}
-
 std::vector<SentencePair> pairs_argument(const Call& call, const trafo_ids_view* source,
                                          const trafo_ids_view* target, size_t count) {
   std::vector<std::vector<int32_t>> sources = ids_argument(call, source, count, "source"),
@@ -97,13 +89,6 @@ void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokeni
   wanted.decode.cancel = token.get();
   const Translator translator(*m.context, *m.model, subwords, m.packed);
   *out = new_handle<trafo_translations>(work(translator, wanted));
-}
-
-// Nothing is recorded of a model with a trainer, which computes gradients itself, or for
-// inference, whose weights stay as they are.
-void record_if_trainable(const ModelObject& model, bool recorded, std::optional<NoGrad>& no_grad) {
-  if (!recorded || model.for_inference || model.model.use_count() > 1)
-    no_grad.emplace(*model.context);
 }
 
 }  // namespace

@@ -248,6 +248,7 @@ std::unique_ptr<Model> factorize(Context& context, Model& model, const Factorize
   context.backend().synchronize();
   result->set_origin(model.origin());
   result->set_tokens(model.tokens());
+  result->set_labels(model.labels());
   return result;
 }
 

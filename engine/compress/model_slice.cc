@@ -153,6 +153,7 @@ std::unique_ptr<Model> sliced_model(Context& context, const Model& model, const 
   }
   part->set_origin(model.origin());
   part->set_tokens(model.tokens());
+  part->set_labels(model.labels());
   return part;
 }
 

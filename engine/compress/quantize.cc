@@ -147,6 +147,7 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   if (model.adapter()) add_adapter(context, *result, *model.adapter(), 0);
   result->set_origin(model.origin());
   result->set_tokens(model.tokens());
+  result->set_labels(model.labels());
   ParameterStore& to = result->parameters();
   WorkProgress progress(Work::compress, static_cast<int64_t>(to.count()));
   for (size_t i = 0; i < to.count(); ++i) {

@@ -52,21 +52,25 @@ std::span<const int32_t> row_of(const char* side, const int32_t* ids, int64_t wi
 }  // namespace
 
 BatchPacker::BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id)
-    : batch_(batch), decoder_only_(form == SequenceForm::decoder_only), start_id_(start_id) {
+    : batch_(batch), form_(form), start_id_(start_id) {
   for_each_batch_field(batch, [](const BatchField&, auto& values) { values.clear(); });
   batch.sentence_ids.clear();
   batch.max_source_len = batch.max_target_len = 0;
   batch.label_count = 0;
   batch.elsewhere.reset();
   batch.target_cu_seqlens.push_back(0);
-  if (!decoder_only_) batch.source_cu_seqlens.push_back(0);
+  if (form == SequenceForm::encoder_decoder) batch.source_cu_seqlens.push_back(0);
 }
 
 void BatchPacker::add(std::span<const int32_t> source, std::span<const int32_t> target,
                       int64_t sentence, std::span<const uint8_t> learned) {
   batch_.sentence_ids.push_back(sentence);
   size_t length = target.size();
-  if (decoder_only_) {
+  if (form_ == SequenceForm::labelled) {
+    length = source.size();
+    append(source, batch_.target_in);
+    append_labels(source, target, learned);
+  } else if (form_ == SequenceForm::decoder_only) {
     // Stream s1 .. sn </s> t1 .. tm </s>: read all but the last, predict all but the first; t1 is
     // predicted from the </s> between the two.
     length = source.size() + target.size() - 1;
@@ -117,6 +121,46 @@ void BatchPacker::add_labelled(std::span<const int32_t> source, std::span<const 
   }
 }
 
+void BatchPacker::append_labels(std::span<const int32_t> source, std::span<const int32_t> labels,
+                                std::span<const uint8_t> learned) {
+  append(labels, batch_.target_out);
+  batch_.target_out.resize(batch_.target_in.size(), kIgnoreLabel);
+  if (learned.empty())
+    batch_.target_weights.insert(batch_.target_weights.end(), labels.size(), 1.0f);
+  else
+    batch_.target_weights.insert(batch_.target_weights.end(), learned.begin(), learned.end());
+  require(labels.size() == 1 || labels.size() == source.size(), ErrorCode::invalid_argument,
+          kBatchPackerOrigin, "a text of ", source.size(), " tokens has ", labels.size(),
+          " labels, it has one or one for each token");
+  batch_.target_weights.resize(batch_.target_in.size(), 0.0f);
+}
+
+void BatchPacker::add_masked(std::span<const int32_t> front, std::span<const int32_t> text,
+                             int64_t sentence, const TokenMasking& masking, uint64_t seed,
+                             uint64_t epoch) {
+  for (const std::span<const int32_t> part : {front, text}) {
+    append(part, batch_.target_in);
+    append(part, batch_.target_out);
+  }
+  batch_.target_weights.resize(batch_.target_in.size(), 0.0f);
+  const size_t first = batch_.target_in.size() - text.size();
+  mask_tokens(masking, seed, epoch, std::span(batch_.target_in).subspan(first),
+              std::span(batch_.target_weights).subspan(first));
+  batch_.sentence_ids.push_back(sentence);
+  end_sequence(front.size() + text.size(), batch_.target_positions, batch_.target_cu_seqlens,
+               batch_.max_target_len);
+  batch_.label_count += masked_count(masking, text);
+}
+
+void BatchPacker::add_text(std::span<const int32_t> text, std::span<const int32_t> types) {
+  append(text, batch_.target_in);
+  batch_.target_out.resize(batch_.target_in.size(), kIgnoreLabel);
+  append(types, batch_.target_types);
+  batch_.sentence_ids.push_back(0);
+  end_sequence(text.size(), batch_.target_positions, batch_.target_cu_seqlens,
+               batch_.max_target_len);
+}
+
 void BatchPacker::add_source(std::span<const int32_t> source) {
   append_source(source);
   batch_.target_cu_seqlens.push_back(batch_.target_cu_seqlens.back());
@@ -133,6 +177,9 @@ void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost
           kBatchPackerOrigin, "the batch has ", rows.sentences, " sentences, it must have 1 to ",
           kMostRows);
   const bool decoder_only = limits.form == SequenceForm::decoder_only;
+  require(decoder_only || limits.form == SequenceForm::encoder_decoder, ErrorCode::unsupported,
+          kBatchPackerOrigin,
+          "an encoder learns from a corpus: its batches have labels beside ids");
   const int64_t least = decoder_only ? 0 : 1;
   check_matrix("source", rows.source, rows.source_width, rows.source_lengths, rows.sentences,
                least);

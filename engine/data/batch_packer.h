@@ -10,7 +10,8 @@
 namespace trafo {
 
 // Empties a batch, then adds sentences to it. The decoder of an encoder_decoder reads start_id and
-// all ids of the target but the last.
+// all ids of the target but the last. Of the form `labelled`, a target of one id is the label of
+// the text, which stands at its first token; otherwise it has a label for each token.
 class BatchPacker {
  public:
   BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id);
@@ -25,14 +26,22 @@ class BatchPacker {
   // source are ignored.
   void add_labelled(std::span<const int32_t> source, std::span<const int32_t> answer,
                     std::span<const int32_t> other, bool desirable, int64_t pair);
+  // A text of the form `masked`, `front` and the tokens of which some are masked: mask_tokens().
+  void add_masked(std::span<const int32_t> front, std::span<const int32_t> text, int64_t sentence,
+                  const TokenMasking& masking, uint64_t seed, uint64_t epoch);
+  // The tokens of an encoder's text without labels; `types` may be empty: all are 0.
+  void add_text(std::span<const int32_t> text, std::span<const int32_t> types);
   // A sentence without a target, for decoding with an encoder_decoder.
   void add_source(std::span<const int32_t> source);
 
  private:
   void append_source(std::span<const int32_t> source);
 
+  void append_labels(std::span<const int32_t> source, std::span<const int32_t> labels,
+                     std::span<const uint8_t> learned);
+
   PackedBatchHost& batch_;
-  bool decoder_only_;
+  SequenceForm form_;
   int32_t start_id_;
 };
 

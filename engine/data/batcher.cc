@@ -69,13 +69,12 @@ void Batcher::restart(int64_t batch_tokens) {
 }
 
 int64_t Batcher::decoded(std::span<const int32_t> source, std::span<const int32_t> target) const {
-  const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
-  return std::ssize(target) + (decoder_only ? std::ssize(source) - 1 : 0);
+  return stream_tokens(corpus_->options().form, std::ssize(source), std::ssize(target));
 }
 
 BatchExtent Batcher::extent(const PairTokens& pair) const {
-  const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
-  const int64_t encoded = decoder_only ? 0 : std::ssize(pair.source);
+  const bool has_encoder = corpus_->options().form == SequenceForm::encoder_decoder;
+  const int64_t encoded = has_encoder ? std::ssize(pair.source) : 0;
   if (answers_apart()) {
     // Other answers make a sentence longer or shorter, but not the batch: each is there once.
     BatchExtent sum;
@@ -366,7 +365,8 @@ std::vector<Batcher::LabelledRow> Batcher::labelled_rows(const Window& window,
 
 void Batcher::pack(const Window& window, std::span<const uint32_t> places,
                    PackedBatchHost& batch) const {
-  BatchPacker packer(batch, corpus_->options().form, options_.start_id);
+  const TokenizedCorpusOptions& corpus = corpus_->options();
+  BatchPacker packer(batch, corpus.form, options_.start_id);
   if (answers_apart()) {
     for (const LabelledRow& row : labelled_rows(window, places))
       packer.add_labelled(row.source, row.answer, row.other, row.desirable, row.pair);
@@ -374,10 +374,15 @@ void Batcher::pack(const Window& window, std::span<const uint32_t> places,
   }
   for (const uint32_t place : places) {
     const auto [source, target, rejected, learned] = window.pairs.tokens[place];
-    if (rejected.empty())
-      packer.add(source, target, window.pairs.ids[place], learned);
+    const int64_t pair = window.pairs.ids[place];
+    if (corpus.form == SequenceForm::masked)
+      packer.add_masked(source, target, pair, corpus.masking,
+                        mix_bits(state_.seed + static_cast<uint64_t>(pair)),
+                        static_cast<uint64_t>(window.epoch));
+    else if (rejected.empty())
+      packer.add(source, target, pair, learned);
     else
-      packer.add_answers(source, target, rejected, window.pairs.ids[place]);
+      packer.add_answers(source, target, rejected, pair);
   }
 }
 
@@ -402,7 +407,10 @@ void Batcher::count(const Window& window, std::span<const uint32_t> places,
     counts.sentences += size.sentences;
     counts.source_tokens += size.source_tokens;
     counts.target_tokens += size.target_tokens;
-    batch.label_count += pair.labels();
+    const TokenizedCorpusOptions& corpus = corpus_->options();
+    batch.label_count += corpus.form == SequenceForm::masked
+                             ? masked_count(corpus.masking, pair.target)
+                             : pair.labels();
   }
   batch.elsewhere = counts;
 }

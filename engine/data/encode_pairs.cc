@@ -97,6 +97,42 @@ void encode_chat_answers(const PairEncoding& encoding, const Tokenizer& tokenize
   }
 }
 
+// The rows of a text with labels, from text or from ids.
+void encode_labels(const PairEncoding& encoding, const Encoder& encoder, const TextCorpus& corpus,
+                   int64_t number, int64_t i, const PairView& text, EncodedPair& pair) {
+  const LabelNames& labels = encoding.labels;
+  const std::string place = corpus.place(number);
+  if (corpus.has_ids()) {
+    copy_ids(text.source, encoding.vocabulary, number, pair.source);
+    copy_ids(text.target, std::ssize(labels.names), number, pair.target);
+    const size_t wanted = labels.of_tokens ? pair.source.size() : 1;
+    require(pair.target.size() == wanted, ErrorCode::invalid_argument, kEncodePairsOrigin, place,
+            ": the text of ", pair.source.size(), " ids has ", pair.target.size(),
+            " labels, it needs ", wanted);
+    return;
+  }
+  require(!encoder || !labels.of_tokens, ErrorCode::unsupported, kEncodePairsOrigin,
+          "subwords are not sampled in texts with a label for each word");
+  try {
+    LabelledText labelled =
+        encode_labelled(*encoding.tokenizer, encoding.tokens, labels, text.source, text.target);
+    if (encoder) {  // other subwords in the same frame
+      std::vector<int32_t> subwords;
+      encoder(text.source, 0, i, subwords);
+      const TextFrame& frame = encoding.tokens.frame;
+      labelled.source.erase(labelled.source.begin() + (frame.begin ? 1 : 0),
+                            labelled.source.end() - (frame.end ? 1 : 0));
+      labelled.source.insert(labelled.source.begin() + (frame.begin ? 1 : 0), subwords.begin(),
+                             subwords.end());
+    }
+    pair.source = std::move(labelled.source);
+    pair.target = std::move(labelled.target);
+    pair.learned = std::move(labelled.learned);
+  } catch (const Error& error) {
+    fail(error.code(), error.origin(), place, ": ", error.message());
+  }
+}
+
 }  // namespace
 
 uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& encoding,
@@ -111,6 +147,9 @@ uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& enc
     source.add(encoding.chat_template().source());
     hash = mix_bits(hash ^ source.value()) + static_cast<uint64_t>(encoding.chat_loss);
   }
+  LineHash labels;
+  for (const std::string& name : encoding.labels.names) labels.add(name);
+  if (!encoding.labels.empty()) hash = mix_bits(hash ^ labels.value());
   return hash;
 }
 
@@ -127,7 +166,7 @@ const ChatTemplate& PairEncoding::chat_template() const {
 }
 
 PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding) {
-  if (corpus.has_ids() || corpus.has_chats()) return {};
+  if (corpus.has_ids() || corpus.has_chats() || !encoding.labels.empty()) return {};
   const SpecialTokens& special = encoding.tokens.special;
   const TextFrame& frame = encoding.tokens.frame;
   PairFrame around;
@@ -171,6 +210,10 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
       const PairView text = corpus.view(pair_of(i), buffers);
       const bool preferences = corpus.form() == CorpusForm::preferences;
       pair.identical = text.target == (preferences ? text.rejected : text.source);
+      if (!encoding.labels.empty()) {
+        encode_labels(encoding, encoder, corpus, pair_of(i), i, text, pair);
+        continue;
+      }
       if (corpus.has_chats()) {
         if (preferences)
           encode_chat_answers(encoding, *chats, corpus.place(pair_of(i)), text, pair);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/generated/option_enums.h"
+#include "engine/data/label_encoding.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
 #include "engine/text/chat_template/chat_template.h"
@@ -35,12 +36,13 @@ struct PairEncoding {
   VocabularyTokens tokens;
   int64_t vocabulary;
   ChatLoss chat_loss = ChatLoss::answers;
+  LabelNames labels = {};  // targets are labels if there are any
 
  private:
   mutable std::shared_ptr<const ChatTemplate> chat_template_;
 };
 
-// The tokens around the texts of a corpus; none around ids.
+// The tokens around the texts of a corpus; none around ids and labelled texts.
 PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding);
 
 // Of the text and how it becomes ids, the vocabulary apart.
@@ -48,11 +50,12 @@ uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& enc
                                SequenceForm form);
 
 struct EncodedPair {
-  // Of text without special tokens around it. Of a corpus of ids the rows as a trainer reads them.
+  // Of text without special tokens around it. Of a corpus of ids and of text with labels the rows
+  // as a trainer reads them.
   std::vector<int32_t> source, target, rejected;
   // Source and target are the same text; of a preference pair, both answers.
   bool identical = false;
-  std::vector<uint8_t> learned = {};  // of conversations, see PairTokens
+  std::vector<uint8_t> learned = {};  // of conversations and labels, see PairTokens
 
   PairTokens subwords() const { return {source, target, rejected, learned}; }
 };

@@ -20,9 +20,10 @@ enum class FieldExtent : uint8_t { tokens, boundaries };
 enum class FieldCheck : uint8_t {
   token_id,  // 0 to vocabulary - 1
   position,  // 0 to max_positions - 1
-  label,     // a token id or kIgnoreLabel
+  label,     // a row of the output matrix, or kIgnoreLabel
   boundary,  // starts at 0, never decreases, ends at the number of tokens of its side
   weight,    // not negative, not NaN
+  token_type,
   none,
 };
 

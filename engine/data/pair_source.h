@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/data/corpus.h"
+#include "engine/data/token_masking.h"
 
 namespace trafo {
 
@@ -17,12 +18,16 @@ namespace trafo {
 // its final </s>; of monolingual text `</s> text </s>` with a loss on all but the first token. A
 // preference pair is two such sequences: of the prompt with the chosen answer, and with the
 // rejected one. A model with another TextFrame reads `[bos] source [</s>] target </s>`.
-enum class SequenceForm { encoder_decoder, decoder_only };
+// labelled: an encoder reads the source in its TextFrame, and its head predicts the target: the
+// label of the text or one for each token. masked: an encoder reads a text in its TextFrame, of
+// which it predicts masked tokens.
+enum class SequenceForm { encoder_decoder, decoder_only, labelled, masked };
 
 struct TokenizedCorpusOptions {
   SequenceForm form = SequenceForm::encoder_decoder;
   // Tokens of the longest source and of the longest target, </s> counted (encoder_decoder), or of
-  // the longest stream, source + target + 1 (decoder_only). Longer pairs are dropped and counted.
+  // the longest stream: source + target + 1 (decoder_only) or the text of an encoder. Longer pairs
+  // are dropped and counted.
   int32_t max_length = 256;
   // Above 0, of monolingual text (decoder_only): longer texts become windows (long_text.h). It is
   // the number of tokens from the start of one to the start of the next, at most max_length.
@@ -36,7 +41,10 @@ struct TokenizedCorpusOptions {
   // Of preference pairs: each answer is a row by itself, of two sentences: it and the answer of
   // another row to its prompt (Kto).
   bool answers_apart = false;
+  TokenMasking masking = {};  // of the form `masked`
 };
+// The tokens that the model reads of a source and a target; an encoder_decoder reads the target.
+int64_t stream_tokens(SequenceForm form, int64_t source, int64_t target);
 // Throws INVALID_ARGUMENT naming the field.
 void check_options(const TokenizedCorpusOptions& options);
 
@@ -58,7 +66,7 @@ struct PairTokens {
   // whose first token is the source and all others the target.
   std::span<const uint8_t> learned = {};
 
-  int64_t labels() const noexcept;  // tokens that the loss counts
+  int64_t labels() const noexcept;  // tokens that the loss counts, unless they are masked
 };
 
 // The special tokens around the sides of a pair.

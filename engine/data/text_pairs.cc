@@ -58,7 +58,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
   std::vector<int32_t>& ids = block.storage.emplace_back();
   ids.reserve(tokens);  // spans point into it, so it must not reallocate
   std::vector<uint8_t>* marks = nullptr;
-  if (corpus_.has_chats()) {
+  if (corpus_.has_chats() || encoding_.labels.of_tokens) {
     marks = &block.marks.emplace_back();
     marks->reserve(tokens);
   }

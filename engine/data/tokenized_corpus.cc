@@ -53,6 +53,20 @@ void check_options(const TokenizedCorpusOptions& options) {
                    ", it must be 0 (any) or at least 1");
 }
 
+int64_t stream_tokens(SequenceForm form, int64_t source, int64_t target) {
+  switch (form) {
+    case SequenceForm::encoder_decoder:
+      return target;
+    case SequenceForm::decoder_only:
+      return source + target - 1;
+    case SequenceForm::labelled:
+      return source;
+    case SequenceForm::masked:
+      return source + target;
+  }
+  fail(ErrorCode::internal, kTokenizedCorpusOrigin, "the form is unknown");
+}
+
 PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
   empty += other.empty;
   too_long += other.too_long;
@@ -73,15 +87,15 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
     ++drops.empty;
     return false;
   }
-  const bool decoder_only = options.form == SequenceForm::decoder_only;
+  const bool one_stream = options.form != SequenceForm::encoder_decoder;
   const auto length_of = [&](std::span<const int32_t> text) {
     return static_cast<int64_t>(text.size()) + frame.around_target();
   };
   const int64_t source = static_cast<int64_t>(subwords.source.size()) + frame.around_source();
   const auto decoded = [&](std::span<const int32_t> target) {
-    return decoder_only ? source + length_of(target) - 1 : length_of(target);
+    return stream_tokens(options.form, source, length_of(target));
   };
-  int64_t longest = decoded(subwords.target), all = longest, sources = decoder_only ? 0 : source;
+  int64_t longest = decoded(subwords.target), all = longest, sources = one_stream ? 0 : source;
   if (preferences) {
     longest = std::max(longest, decoded(subwords.rejected));
     all += decoded(subwords.rejected);
@@ -95,13 +109,13 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
     return true;
   }
   if (longest > options.max_length || all > options.batch_tokens ||
-      (!decoder_only && source > options.max_length) ||
-      sources > 2 * int64_t{options.batch_tokens}) {
+      (!one_stream && source > options.max_length) || sources > 2 * int64_t{options.batch_tokens}) {
     ++drops.too_long;
     return false;
   }
   const auto [shorter, longer] = std::minmax({subwords.source.size(), subwords.target.size()});
-  if (form == CorpusForm::parallel && options.max_length_ratio > 0 &&
+  if (form == CorpusForm::parallel && options.form != SequenceForm::labelled &&
+      options.max_length_ratio > 0 &&
       static_cast<double>(longer) > options.max_length_ratio * static_cast<double>(shorter)) {
     ++drops.ratio;
     return false;

@@ -32,12 +32,16 @@ Batch pack_sources(Context& context, const ModelSpec& spec,
 }
 
 Batch pack_texts(Context& context, const ModelSpec& spec,
-                 std::span<const std::vector<int32_t>* const> texts) {
+                 std::span<const std::vector<int32_t>* const> texts,
+                 std::span<const std::vector<int32_t>> types) {
   PackedBatchHost host;
   BatchPacker packer(host, sequence_form(spec), 0);
-  for (const std::vector<int32_t>* text : texts) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::vector<int32_t>* text = texts[i];
     if (spec.has_encoder())
       packer.add_source(*text);
+    else if (spec.architecture == Architecture::encoder)
+      packer.add_text(*text, types.empty() ? std::span<const int32_t>() : types[i]);
     else  // a target of one token is only predicted, not read
       packer.add(*text, std::span(*text).last(1), 0);
   }

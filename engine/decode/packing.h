@@ -45,10 +45,12 @@ int threads_for_lines(const Context& context);
 Batch pack_sources(Context& context, const ModelSpec& spec,
                    std::span<const std::vector<int32_t>* const> sources);
 
-// The argument of Model::states: the sentences as source sides, or as what a decoder_lm reads. A
-// sentence has one token at least.
+// The argument of Model::states: the sentences as source sides, or as what a decoder_lm or an
+// encoder reads. A sentence has one token at least. `types`: the token types of each, for an
+// encoder that has them; empty: all are 0.
 Batch pack_texts(Context& context, const ModelSpec& spec,
-                 std::span<const std::vector<int32_t>* const> texts);
+                 std::span<const std::vector<int32_t>* const> texts,
+                 std::span<const std::vector<int32_t>> types = {});
 
 // The values of a floating-point tensor of any dtype, copied to the host.
 std::vector<double> to_doubles(Context& context, const Tensor& tensor);

@@ -35,6 +35,7 @@ void check_side(const char* origin, const ModelSpec& spec, int32_t eos,
 
 void check_pairs(const char* origin, const ModelSpec& spec, const SpecialTokens& tokens,
                  std::span<const SentencePair> pairs, bool ended) {
+  require_generation(spec, origin);
   for (size_t i = 0; i < pairs.size(); ++i) {
     check_side(origin, spec, tokens.eos, pairs[i].source, "source", i + 1, ended);
     check_side(origin, spec, tokens.eos, pairs[i].target, "target", i + 1, ended);

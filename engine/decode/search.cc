@@ -120,6 +120,7 @@ void align_hypotheses(Context& context, const Model& model,
 }  // namespace
 
 void check_options(const ModelSpec& spec, const DecodeOptions& options) {
+  require_generation(spec, kSearchOrigin);
   const auto check_range = [](bool good, const char* what, auto value, const char* range) {
     require_argument(good, kSearchOrigin, what, " must be ", range, ", got ", value);
   };

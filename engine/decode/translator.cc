@@ -222,6 +222,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
                                                 const TranslateOptions& given) const {
   constexpr const char* kOrigin = "score_text";
   const ModelSpec& spec = model_.spec();
+  require_generation(spec, kOrigin);
   DecodeOptions options = forced_options(given);
   require(!spec.has_encoder(), ErrorCode::unsupported, kOrigin,
           "a model with an encoder scores pairs, not plain text");
@@ -323,36 +324,12 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
 }
 
 PackedStates Translator::states(std::span<const std::string_view> lines) const {
-  std::vector<std::vector<int32_t>> rows;
-  const TextFrame around = tokens().frame;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    rows.push_back(encode(tokenizer(), lines[i], "", i + 1, around));
-    if (rows.back().empty()) rows.back().push_back(around.front(tokens().special));
-  }
-  return states_ids(rows);
+  return states_ids(framed(lines));
 }
 
 PackedStates Translator::states_ids(std::span<const std::vector<int32_t>> rows) const {
-  constexpr const char* kOrigin = "hidden_states";
-  const ModelSpec& spec = model_.spec();
-  require(!rows.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
-  int64_t tokens = 0;
-  std::vector<const std::vector<int32_t>*> members;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto count = static_cast<int64_t>(rows[i].size());
-    require(count >= 1, ErrorCode::invalid_argument, kOrigin, "line ", i + 1, " has no tokens");
-    require(count <= spec.max_positions, ErrorCode::invalid_argument, kOrigin, "line ", i + 1,
-            " has ", count, " tokens, the model takes at most ", spec.max_positions);
-    for (const int32_t id : rows[i])
-      require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kOrigin, "line ", i + 1,
-              " has token ", id, ", the vocabulary has 0 to ", spec.vocabulary - 1);
-    tokens += count;
-    members.push_back(&rows[i]);
-  }
-  check_tokens(kOrigin, tokens);
-  const Batch batch = pack_texts(context_, spec, members);
-  return {model_.states(context_, batch),
-          spec.has_encoder() ? batch.source_cu_seqlens : batch.target_cu_seqlens};
+  const Batch batch = packed_texts("hidden_states", rows);
+  return {model_.states(context_, batch), text_bounds(batch)};
 }
 
 PackedLogits Translator::logits(std::span<const std::string_view> sources,

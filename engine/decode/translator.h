@@ -49,6 +49,15 @@ struct PackedStates {
   Tensor
       cu_seqlens;  // [texts + 1] int32: text i has the rows cu_seqlens[i] to cu_seqlens[i + 1] - 1
 };
+// The output of an encoder's head for several texts.
+struct PackedLabels {
+  Tensor logits;      // a row for each text, or for each token
+  Tensor cu_seqlens;  // [texts + 1] int32: the rows of text i, as above
+};
+// Ids of text pairs, and the type of each token if the model has types.
+struct TypedRows {
+  std::vector<std::vector<int32_t>> rows, types;
+};
 struct PackedLogits {
   Tensor logits;  // [T, vocabulary]
   Tensor labels;  // [T] int32: the token that each row predicts, or kIgnoreLabel
@@ -125,6 +134,24 @@ class Translator {
   PackedStates states(std::span<const std::string_view> lines) const;
   PackedStates states_ids(std::span<const std::vector<int32_t>> rows) const;  // no empty row
 
+  // One vector for each line, [lines, width] in float32, of the states of its tokens: their mean or
+  // the first one; with `normalize`, divided by its Euclidean norm. Recorded and refused as
+  // states(). INVALID_ARGUMENT also: unknown pooling.
+  Tensor embed(std::span<const std::string_view> lines, Pooling pooling, bool normalize) const;
+  Tensor embed_ids(std::span<const std::vector<int32_t>> rows, Pooling pooling,
+                   bool normalize) const;
+
+  // The logits of the head of an encoder: [lines, labels], [words, labels] (a row for the first
+  // token of each word; of ids, for each token) or, of masked tokens, [tokens, vocabulary].
+  // `second`: the second text of each line, for a model of text pairs; empty: none. `types`: the
+  // token types of each row; empty: all are 0. Recorded and refused as states(). UNSUPPORTED: a
+  // model of another architecture or without head. INVALID_ARGUMENT also: another number of second
+  // texts or types; a type that the model does not have.
+  PackedLabels classify(std::span<const std::string_view> lines,
+                        std::span<const std::string_view> second = {}) const;
+  PackedLabels classify_ids(std::span<const std::vector<int32_t>> rows,
+                            std::span<const std::vector<int32_t>> types = {}) const;
+
   // The logits of every token of the target lines and their eos, given the source line beside each
   // and the target tokens before it. Of a decoder_lm the tokens of the source are rows as well,
   // with labels to be ignored. One pass, recorded as above. Errors of score(), and no lines.
@@ -133,6 +160,14 @@ class Translator {
   PackedLogits logits_ids(std::vector<SentencePair> pairs) const;  // as of force_decode_ids()
 
  private:
+  std::vector<std::vector<int32_t>> framed(std::span<const std::string_view> lines) const;
+  TypedRows framed_pairs(std::span<const std::string_view> first,
+                         std::span<const std::string_view> second) const;
+  PackedLabels classify_words(std::span<const std::string_view> lines) const;
+  // Of rows that the model can read. INVALID_ARGUMENT as of states().
+  Batch packed_texts(const char* origin, std::span<const std::vector<int32_t>> rows,
+                     std::span<const std::vector<int32_t>> types = {}) const;
+  const Tensor& text_bounds(const Batch& batch) const;  // of packed_texts()
   enum class Keep { first_and_end, first, last, begin_and_last };
 
   std::vector<Translation> forced_pairs(std::vector<SentencePair> pairs,

@@ -177,9 +177,11 @@ size_t first_refused(const std::vector<Setting>& settings, const Form& form, std
 }  // namespace
 
 std::vector<Setting> settings_of(const ModelSpec& spec) {
-  const auto& [architecture, vocabulary, max_positions, encoder, decoder, embedding, output] = spec;
-  const auto& [scale, positions, shared, dropout, embedding_norm] = embedding;
-  const auto& [tied, output_bias, divisor] = output;
+  const auto& [architecture, vocabulary, max_positions, encoder, decoder, embedding, output, head] =
+      spec;
+  const auto& [scale, positions, shared, dropout, embedding_norm, token_types] = embedding;
+  const auto& [tied, output_bias, divisor, rows] = output;
+  const auto& [head_kind, pooler, of_class, head_dropout] = head;
   std::vector<Setting> settings{{"architecture", enum_name(architecture),
                                  concat("a model with --arch ", enum_name(architecture))}};
   add_stack(decoder, positions, settings);
@@ -198,6 +200,10 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
                              "norms of embeddings with learned positions (learned_positions)")});
   settings.push_back({"output_bias", output_bias ? "yes" : "no"});
   settings.push_back({"logits_divisor", divisor == root ? "sqrt(width)" : factor_text(divisor)});
+  settings.push_back({"token_types", token_types > 0 ? "yes" : "no"});
+  settings.push_back({"head", enum_name(head_kind)});
+  settings.push_back({"pooler", pooler ? "yes" : "no"});
+  settings.push_back({"class", enum_name(of_class)});
   if (encoder) add_stack(*encoder, positions, settings);
   return settings;
 }

@@ -59,6 +59,11 @@ void write_gpt2(const HostModel& host, const ExportVocabulary& vocabulary,
                 const std::filesystem::path& directory);
 Imported read_gpt2(const std::filesystem::path& directory);
 
+// The class, head and names of labels are the model's.
+void write_bert(const HostModel& host, const ExportVocabulary& vocabulary,
+                const std::filesystem::path& directory);
+Imported read_bert(const std::filesystem::path& directory);
+
 void write_llama(const HostModel& host, const ExportVocabulary& vocabulary,
                  const std::filesystem::path& directory);
 Imported read_llama(const std::filesystem::path& directory);
@@ -98,6 +103,7 @@ const Expressible& hf_bart_expressible();
 const Expressible& hf_t5_expressible();
 const Expressible& hf_gpt2_expressible();
 const Expressible& hf_llama_expressible();
+const Expressible& hf_bert_expressible();
 const Expressible& hf_compressed_expressible();
 const Expressible& ctranslate2_expressible();
 const Expressible& gguf_expressible();

@@ -60,15 +60,27 @@ class CancelledLinear final : public LinearObserver {
   ParameterStore& parameters_;
 };
 
+// The sources alone, of an encoder.
+Batch pack_fixed(const HostModel& host, const std::vector<SentencePair>& pairs) {
+  if (host.spec().architecture == Architecture::encoder) {
+    std::vector<const std::vector<int32_t>*> texts;
+    for (const SentencePair& pair : pairs) texts.push_back(&pair.source);
+    return pack_texts(*host.context, host.spec(), texts);
+  }
+  std::vector<const SentencePair*> pointers;
+  for (const SentencePair& pair : pairs) pointers.push_back(&pair);
+  return pack_pairs(*host.context, host.spec(), SpecialTokens{}, pointers);
+}
+
 std::vector<float> fixed_logits(const HostModel& host) {
   const CancelledLinear stopping(host.model->parameters());
   const SpecialTokens tokens{};
   const NoGrad no_grad(*host.context);
   const std::vector<SentencePair> pairs = fixed_pairs(host.spec(), tokens.eos);
-  std::vector<const SentencePair*> pointers;
-  for (const SentencePair& pair : pairs) pointers.push_back(&pair);
-  const Batch batch = pack_pairs(*host.context, host.spec(), tokens, pointers);
-  return host.context->values<float>(host.model->logits(*host.context, batch));
+  const Batch batch = pack_fixed(host, pairs);
+  return host.context->values<float>(host.model->has_output()
+                                         ? host.model->logits(*host.context, batch)
+                                         : host.model->states(*host.context, batch));
 }
 
 // The value of a parameter of the copy whose layers share nothing and whose matrices are whole,
@@ -118,6 +130,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
   ModelConfig config = model.config().untied();
   config.factor_ranks.clear();
   HostModel host = make_host_model(config);
+  host.model->set_labels(model.labels());
   const PartIndex index(model.parameters());
   WorkProgress progress(Work::convert_weights, host.parameters().parameter_count());
   for (size_t i = 0; i < host.parameters().count(); ++i) {
@@ -146,6 +159,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
 
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
   std::unique_ptr<Model> model = make_model(context, host.config(), std::nullopt);
+  model->set_labels(host.model->labels());
   WorkProgress progress(Work::convert_weights, model->parameters().parameter_count());
   for (size_t i = 0; i < model->parameters().count(); ++i) {
     stop_if_call_is_cancelled(kHostModelOrigin);

@@ -156,6 +156,14 @@ const std::vector<Format>& formats() {
          interop::write_gpt2(job.host, job.vocabulary, job.directory);
          return interop::read_gpt2(job.directory).host;
        }},
+      {ExportFormat::hf_bert,
+       false,
+       {float32},
+       interop::hf_bert_expressible,
+       [](const Job& job) {
+         interop::write_bert(job.host, job.vocabulary, job.directory);
+         return interop::read_bert(job.directory).host;
+       }},
       {ExportFormat::hf_llama,
        false,
        {float32},
@@ -206,15 +214,17 @@ struct DirectoryReader {
   interop::Imported (*read)(const fs::path& directory);
 };
 constexpr DirectoryReader kDirectoryReaders[] = {
-    {"marian", interop::read_marian},  {"pegasus", interop::read_pegasus},
-    {"m2m_100", interop::read_m2m100}, {"mbart", interop::read_mbart},
-    {"bart", interop::read_bart},      {"t5", interop::read_t5},
-    {"mt5", interop::read_t5},         {"gpt2", interop::read_gpt2},
-    {"llama", interop::read_llama},    {"mistral", interop::read_llama},
-    {"qwen2", interop::read_llama},    {"qwen3", interop::read_llama},
-    {"phi3", interop::read_llama},     {"hunyuan_v1_dense", interop::read_llama},
-    {"smollm3", interop::read_llama},  {"granite", interop::read_llama},
-    {"olmo2", interop::read_llama},    {"gemma3_text", interop::read_llama}};
+    {"marian", interop::read_marian},   {"pegasus", interop::read_pegasus},
+    {"m2m_100", interop::read_m2m100},  {"mbart", interop::read_mbart},
+    {"bart", interop::read_bart},       {"t5", interop::read_t5},
+    {"mt5", interop::read_t5},          {"gpt2", interop::read_gpt2},
+    {"llama", interop::read_llama},     {"mistral", interop::read_llama},
+    {"qwen2", interop::read_llama},     {"qwen3", interop::read_llama},
+    {"phi3", interop::read_llama},      {"hunyuan_v1_dense", interop::read_llama},
+    {"smollm3", interop::read_llama},   {"granite", interop::read_llama},
+    {"olmo2", interop::read_llama},     {"gemma3_text", interop::read_llama},
+    {"bert", interop::read_bert},       {"roberta", interop::read_bert},
+    {"xlm-roberta", interop::read_bert}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())
@@ -283,16 +293,16 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
   interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
-// All formats write a SentencePiece model, or another form of its subwords and scores. GGUF, BART
-// and the decoder-only models of transformers have byte-level BPE as well, the latter also
-// WordPiece, and encoder-decoders a marian vocabulary: one with languages is M2M100's. BPE with
-// byte fallback stays as it came where byte-level BPE is taken, except in GGUF; other formats get
-// its SentencePiece model.
+// All formats write a SentencePiece model, or another form of its subwords and scores. GGUF, BART,
+// encoders and the decoder-only models of transformers have byte-level BPE as well, the latter two
+// also WordPiece, and encoder-decoders a marian vocabulary: one with languages is M2M100's. BPE
+// with byte fallback stays as it came where byte-level BPE is taken, except in GGUF; other formats
+// get its SentencePiece model.
 Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
                              const Format& format) {
   using enum ExportFormat;
-  const bool takes_wordpiece =
-      format.format == hf_gpt2 || format.format == hf_llama || format.format == hf_compressed;
+  const bool takes_wordpiece = format.format == hf_gpt2 || format.format == hf_llama ||
+                               format.format == hf_compressed || format.format == hf_bert;
   const bool takes_byte_bpe = takes_wordpiece || format.format == hf_bart ||
                               format.format == gguf ||
                               (format.format == onnx && !spec.has_encoder());
@@ -390,6 +400,12 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
                          : interop::read_tokens(directory, config, model->spec());
   if (tokens && !model->spec().has_encoder())
     tokens->frame = interop::read_frame(directory, *tokens, imported.tokenizer);
+  // Classes of encoders put both around a text, unless tokenizer.json says otherwise.
+  std::error_code ignored;
+  if (tokens && model->spec().architecture == Architecture::encoder && imported.tokenizer &&
+      imported.tokenizer->as_sentencepiece() != nullptr &&
+      !fs::exists(directory / "tokenizer.json", ignored))
+    tokens->frame = {.begin = tokens->special.bos >= 0, .end = true};
   model->set_tokens(std::move(tokens));
   return {std::move(model), std::move(imported.tokenizer), std::move(imported.note)};
 }

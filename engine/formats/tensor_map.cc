@@ -56,7 +56,8 @@ class Table {
     tensor.shape = {tensor.rows};
     const Shape& shape = parameters.shape(first.parameter);
     if (shape.rank() == 2) tensor.shape.push_back(shape[1]);
-    tensor.rows_are_tokens = *roles.begin() == Role::embedding || *roles.begin() == Role::logits;
+    tensor.rows_are_tokens = *roles.begin() == Role::embedding ||
+                             (*roles.begin() == Role::logits && meta_.model->config().labels == 0);
     return tensors_.emplace_back(std::move(tensor));
   }
   // With the bias that the model has.
@@ -309,6 +310,61 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) 
     for (MappedTensor& tensor : tensors)
       if (tensor.name.ends_with("norm.weight")) tensor.less = 1;
   return tensors;
+}
+
+namespace {
+
+// The head of an encoder, after its layers.
+void bert_head(Table& t, const std::string& base) {
+  const ModelSpec& spec = t.spec();
+  const bool is_bert = spec.head.of_class == EncoderClass::bert;
+  const bool is_sequence = spec.head.kind == EncoderHead::sequence;
+  if (spec.head.pooler)
+    t.linear(is_bert || !is_sequence ? base + "pooler.dense" : "classifier.dense", kDecoderPlace,
+             {Role::pooler});
+  if (spec.head.kind == EncoderHead::masked_lm) {
+    const std::string head = is_bert ? "cls.predictions." : "lm_head.";
+    const std::string transform = is_bert ? head + "transform." : head;
+    t.linear(transform + "dense", kDecoderPlace, {Role::head});
+    t.norm(transform + (is_bert ? "LayerNorm" : "layer_norm"), kDecoderPlace, Role::head_norm);
+    t.logits(head + "decoder.weight");
+    t.add(head + (spec.output.tied ? "bias" : "decoder.bias"), kDecoderPlace, {Role::logits},
+          Piece::bias);
+  } else if (spec.output.rows > 0) {
+    t.linear(is_sequence && !is_bert ? "classifier.out_proj" : "classifier", kDecoderPlace,
+             {Role::logits});
+  }
+}
+
+}  // namespace
+
+std::vector<MappedTensor> bert_tensors(const ModelConfig& config) {
+  Table t(config);
+  const ModelSpec& spec = t.spec();
+  const bool is_bert = spec.head.of_class == EncoderClass::bert;
+  const std::string base = spec.head.kind == EncoderHead::none ? ""
+                           : is_bert                           ? "bert."
+                                                               : "roberta.";
+  const std::string embeddings = base + "embeddings.";
+  t.add(embeddings + "word_embeddings.weight", kDecoderPlace, {Role::embedding});
+  t.add(embeddings + "position_embeddings.weight", kDecoderPlace, {Role::positions}).front_rows =
+      is_bert ? 0 : 2;
+  t.add(embeddings + "token_type_embeddings.weight", kDecoderPlace, {Role::token_types});
+  t.norm(embeddings + "LayerNorm", kDecoderPlace, Role::embedding_norm);
+  for (int64_t i = 0; i < spec.decoder.layers(); ++i) {
+    const LayerPlaces at(Stack::decoder, i);
+    const std::string layer = concat(base, "encoder.layer.", i), self = layer + ".attention.self.";
+    t.linear(self + "query", at.attention, {Role::query});
+    t.linear(self + "key", at.attention, {Role::key});
+    t.linear(self + "value", at.attention, {Role::value});
+    t.linear(layer + ".attention.output.dense", at.attention, {Role::output});
+    t.norm(layer + ".attention.output.LayerNorm", at.attention);
+    t.linear(layer + ".intermediate.dense", at.ffn, {Role::up});
+    t.linear(layer + ".output.dense", at.ffn, {Role::down});
+    t.norm(layer + ".output.LayerNorm", at.ffn);
+  }
+  bert_head(t, base);
+  return t.take();
 }
 
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {

@@ -45,6 +45,9 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
 // Gemma's, whose norms are stored less 1. joined: one matrix of queries, keys and
 // values and one of the gate and what it acts on, as in Phi3ForCausalLM.
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined = false);
+// Hugging Face BertModel, RobertaModel, XLMRobertaModel and their heads: separate projections
+// [out, in]; RoBERTa's positions from row 2 on.
+std::vector<MappedTensor> bert_tensors(const ModelConfig& config);
 // CTranslate2 TransformerSpec and TransformerDecoderModelSpec: packed projections [out, in].
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);
 

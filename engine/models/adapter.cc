@@ -1,5 +1,6 @@
 #include "engine/models/adapter.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/backend/cpu/cpu_backend.h"
@@ -65,7 +66,28 @@ std::vector<ParamId> updated_matrices(const ParameterStore& parameters) {
   return ids;
 }
 
+void add_updates(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed) {
+  ParameterStore& parameters = model.parameters();
+  parameters.add_low_rank(context, updates_of(model, adapter), seed);
+  if (parameters.has_int8()) return;
+  for (const ParamId id : classifier_parameters(model))
+    parameters.set_trainable(context, parameters.name(id), true);
+}
+
 }  // namespace
+
+std::vector<ParamId> classifier_parameters(const Model& model) {
+  std::vector<ParamId> found;
+  const ModelSpec& spec = model.spec();
+  const ParameterStore& parameters = model.parameters();
+  const bool pooler = spec.head.of_class != EncoderClass::bert;
+  for (size_t i = 0; i < parameters.count() && !model.labels().empty(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const std::string& name = parameters.name(id);
+    if (name.starts_with("output.") || (pooler && name.starts_with("pooler."))) found.push_back(id);
+  }
+  return found;
+}
 
 void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed) {
   AdapterState& state = model.adapter_state();
@@ -74,7 +96,7 @@ void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, u
          describe(state.config ? *state.config : state.merged->config),
          state.merged ? ", merged into its weights" : "", " already: remove it first");
   const AdapterConfig checked = validated(model, adapter);
-  model.parameters().add_low_rank(context, updates_of(model, checked), seed);
+  add_updates(context, model, checked, seed);
   state.config = checked;
 }
 
@@ -157,7 +179,7 @@ void unmerge_adapter(Context& context, Model& model) {
   require(state.merged.has_value(), ErrorCode::invalid_argument, kAdapterOrigin,
           state.config ? "the adapter is not merged" : "the model has no adapter");
   const AdapterState::Merged& merged = *state.merged;
-  parameters.add_low_rank(context, updates_of(model, merged.config), 0);
+  add_updates(context, model, merged.config, 0);
   for (size_t i = 0; i < merged.base.size(); ++i) {
     const auto& [id, base] = merged.base[i];
     parameters.set_value(context, id, base.data(), base.size());
@@ -170,12 +192,16 @@ void unmerge_adapter(Context& context, Model& model) {
   state.merged.reset();
 }
 
-BaseChecksums base_checksums(const Context& context, const ParameterStore& parameters) {
+BaseChecksums base_checksums(const Context& context, const Model& model) {
+  const ParameterStore& parameters = model.parameters();
+  const std::vector<ParamId> classifier = classifier_parameters(model);
   uint32_t all = 0, vectors = 0;
   bool every = true;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (parameters.group(id).name == kAdapter) continue;
+    if (parameters.group(id).name == kAdapter ||
+        std::ranges::find(classifier, id) != classifier.end())
+      continue;
     if (parameters.is_int8(id)) {
       every = false;
       continue;

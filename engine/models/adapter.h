@@ -10,7 +10,8 @@
 
 namespace trafo {
 
-// Freezes the model and adds parameters A and B to the adapter's targets. A is random, from the
+// Freezes the model, but for classifier_parameters(), and adds parameters A and B to the adapter's
+// targets. A is random, from the
 // seed, and B is zero: the model computes what it did. A and B are trainable, but for a model with
 // int8 weights, which cannot be trained. INVALID_ARGUMENT: the model cannot have this adapter, has
 // one already, or is in use by a trainer.
@@ -34,14 +35,18 @@ std::vector<std::byte> merged_value(Context& context, const ParameterStore& para
 // The same; of the outer factor of a matrix, the product of both factors.
 std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters, ParamId id);
 
-// Identity of an adapter's base among models of the same shape: CRC-32 of its parameters, in their
-// order, each value rounded to bfloat16. A base that was frozen in bfloat16 has the checksums of
-// the float32 one.
+// The parameters of the classifier of an encoder with labels, which is trained beside an adapter:
+// output, and of RoBERTa's head for texts also pooler. None of other models.
+std::vector<ParamId> classifier_parameters(const Model& model);
+
+// Identity of an adapter's base among models of the same shape: CRC-32 of its parameters without
+// classifier_parameters(), in their order, each value rounded to bfloat16. A base that was frozen
+// in bfloat16 has the checksums of the float32 one.
 struct BaseChecksums {
   std::string all;      // empty for a model with int8 weights, which has no values of its matrices
   std::string vectors;  // of norms and biases alone
 };
-BaseChecksums base_checksums(const Context& context, const ParameterStore& parameters);
+BaseChecksums base_checksums(const Context& context, const Model& model);
 
 // The adapter that a file of the model says it has, if any; whether its tensors are there is not
 // checked. CORRUPT_FILE: the model cannot have it.

@@ -18,7 +18,7 @@ constexpr const char* kAdapterConfigOrigin = "adapter";
 
 // GPT-2's layers: one projection makes queries, keys and values.
 bool has_joint_qkv(const ModelSpec& spec) {
-  return !spec.has_encoder() && !spec.decoder.feed_forward.gated;
+  return spec.architecture == Architecture::decoder_lm && !spec.decoder.feed_forward.gated;
 }
 
 // The targets by their roles.

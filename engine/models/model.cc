@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/view/view.h"
@@ -33,6 +34,21 @@ std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& co
 
 }  // namespace
 
+Model::Model(const ModelConfig& config) : config_(config), spec_(spec_of(config)) {
+  parameters_.set_factor_ranks(config.factor_ranks);
+  for (int64_t i = 0; i < config.labels; ++i) labels_.push_back(concat("LABEL_", i));
+}
+
+void Model::set_labels(std::vector<std::string> labels) {
+  require_argument(std::ssize(labels) == config_.labels, "model", "labels", " are ", labels.size(),
+                   " names, the head has ", config_.labels, " labels");
+  for (const std::string& name : labels)
+    require_argument(!name.empty() && name.find('\0') == std::string::npos &&
+                         find_invalid_utf8(name) == kValidUtf8,
+                     "model", "labels", " has a name that is empty or no text");
+  labels_ = std::move(labels);
+}
+
 void Model::set_tokens(std::optional<VocabularyTokens> tokens) {
   const auto check = [&](const char* name, int32_t id, int32_t least) {
     require_argument(id >= least && id < spec_.vocabulary, "special tokens", name, " is ", id,
@@ -54,14 +70,13 @@ void Model::set_tokens(std::optional<VocabularyTokens> tokens) {
 }
 
 void Model::declare_output(ParamId embedding, const Init& init) {
-  const int64_t vocabulary = spec_.vocabulary;
-  const ParamId weight =
-      spec_.output.tied ? embedding
-                        : parameters_.declare("output.weight", {vocabulary, spec_.width()}, init);
-  const ParamId bias = spec_.output.bias
-                           ? parameters_.declare("output.bias", {vocabulary}, Init::zeros())
-                           : kNoParam;
-  const std::vector<Part> rows{{Role::logits, {Stack::decoder}, vocabulary}};
+  const int64_t count = spec_.output.rows;
+  const ParamId weight = spec_.output.tied
+                             ? embedding
+                             : parameters_.declare("output.weight", {count, spec_.width()}, init);
+  const ParamId bias =
+      spec_.output.bias ? parameters_.declare("output.bias", {count}, Init::zeros()) : kNoParam;
+  const std::vector<Part> rows{{Role::logits, {Stack::decoder}, count}};
   if (!spec_.output.tied) parameters_.set_parts(weight, Piece::weight, rows);
   if (bias != kNoParam) parameters_.set_parts(bias, Piece::bias, rows);
   parameters_.allow_int8(weight);
@@ -80,15 +95,19 @@ Tensor Model::hidden(Context& context, const Batch& batch, const DropoutPass& dr
   nn::BlockInputs inputs;
   inputs.sequences = {batch.target_cu_seqlens, batch.longest_target, batch.target_positions};
   inputs.dropout = dropout;
+  inputs.token_types = batch.target_types;
   inputs.encoder = encode(context, batch, dropout);
   return decode(context, batch.target_in, inputs, batch.indices_validated);
 }
 
 Tensor Model::states(Context& context, const Batch& batch) const {
-  return spec_.encoder ? encoder_states(context, batch, {}) : hidden(context, batch, {});
+  const bool encodes = spec_.encoder || spec_.architecture == Architecture::encoder;
+  return encodes ? encoder_states(context, batch, {}) : hidden(context, batch, {});
 }
 
 Tensor Model::logits(Context& context, const Batch& batch) const {
+  require(has_output(), ErrorCode::unsupported, "logits",
+          "the model is an encoder without head: it has hidden states and no logits");
   return output_.forward(context, hidden(context, batch, {}));
 }
 
@@ -115,6 +134,7 @@ CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch
 
 DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity,
                                   const Tensor& storage) const {
+  require_generation(spec_, "decoding");
   const NoGrad no_grad(context);
   DecodeState state;
   state.output = output_projection();

@@ -64,10 +64,15 @@ class Model {
   // projection.
   Tensor hidden(Context& context, const Batch& batch, const DropoutPass& dropout) const;
   // The encoder's output for every source token, [Ts, width], or without an encoder the hidden
-  // states of every target token. Normalised (pre-norm), without dropout.
+  // states of every target token, before the head of an encoder alone. Normalised (pre-norm),
+  // without dropout.
   Tensor states(Context& context, const Batch& batch) const;
+  // What an encoder without head does not have.
+  bool has_output() const { return spec_.output.rows > 0; }
   OutputProjection output_projection() const { return {output_.weight(), output_.bias()}; }
-  // The logits of every target token, [Tt, vocabulary], without dropout.
+  // The logits of every target token, [Tt, vocabulary], without dropout. Of an encoder with labels
+  // [Tt, labels]; with a head for texts, the row of the first token of each text is its own.
+  // UNSUPPORTED: it has no head.
   Tensor logits(Context& context, const Batch& batch) const;
   // Queries and keys of decoder layer `layer` (from 0) in a pass over `batch` without dropout.
   // Not recorded. UNSUPPORTED: the model has no encoder. INVALID_ARGUMENT: no such layer.
@@ -104,21 +109,25 @@ class Model {
   const std::optional<VocabularyTokens>& tokens() const { return tokens_; }
   void set_tokens(std::optional<VocabularyTokens> tokens);
 
+  // The names of the labels of an encoder's head, one for each; unless they are set, LABEL_0,
+  // LABEL_1, ..., as in transformers. INVALID_ARGUMENT: another number of names, or an empty one.
+  const std::vector<std::string>& labels() const { return labels_; }
+  void set_labels(std::vector<std::string> labels);
+
   // The adapter that the model computes with; models/adapter.h adds and merges it.
   const std::optional<AdapterConfig>& adapter() const { return adapter_.config; }
   bool merged_adapter() const { return adapter_.merged.has_value(); }
   AdapterState& adapter_state() { return adapter_; }
 
  protected:
-  explicit Model(const ModelConfig& config) : config_(config), spec_(spec_of(config)) {
-    parameters_.set_factor_ranks(config.factor_ranks);
-  }
+  explicit Model(const ModelConfig& config);
 
   // The output projection over the embedding where they are tied, or else over output.weight, which
   // it declares with `init`; declares output.bias where the model has one.
   void declare_output(ParamId embedding, const Init& init);
 
-  // The encoder on the source side: [Ts, width]; undefined without an encoder.
+  // The encoder on the source side: [Ts, width]; undefined without an encoder. An architecture of
+  // an encoder alone reads the target side.
   virtual Tensor encoder_states(Context& context, const Batch& batch,
                                 const DropoutPass& dropout) const;
   // Keys and values for the cross-attention of the decoder; none without an encoder.
@@ -141,6 +150,7 @@ class Model {
 
   Origin origin_;
   std::optional<VocabularyTokens> tokens_;
+  std::vector<std::string> labels_;
   AdapterState adapter_;
 };
 

@@ -41,6 +41,28 @@ void check_relative(const ModelConfig& c, const ArchitectureInfo& info) {
                    c.relative_buckets, "), got ", c.relative_distance);
 }
 
+void check_encoder(const ModelConfig& c) {
+  const bool is_encoder = c.architecture == Architecture::encoder;
+  const char* alone = c.encoder_head != EncoderHead::none     ? "encoder_head"
+                      : c.encoder_class != EncoderClass::bert ? "encoder_class"
+                      : c.labels != 0                         ? "labels"
+                      : c.token_types != 0                    ? "token_types"
+                      : c.pooler                              ? "pooler"
+                      : c.classifier_dropout != 0             ? "classifier_dropout"
+                                                              : "";
+  require_argument(is_encoder || *alone == 0, kModelConfigOrigin, alone, " is for an encoder");
+  if (!is_encoder) return;
+  const bool has_labels =
+      c.encoder_head == EncoderHead::sequence || c.encoder_head == EncoderHead::token;
+  require_argument(has_labels == (c.labels > 0), kModelConfigOrigin, "labels", " is ", c.labels,
+                   ", and encoder_head is ", enum_name(c.encoder_head));
+  require_argument(!c.pooler || c.encoder_head == EncoderHead::none, kModelConfigOrigin, "pooler",
+                   " is for an encoder without head");
+  require_argument(c.tied_embeddings || c.encoder_head == EncoderHead::masked_lm,
+                   kModelConfigOrigin, "tied_embeddings", " 0 is for the head masked-lm");
+  require_argument(!c.pre_norm, kModelConfigOrigin, "pre_norm", " must be 0 in an encoder");
+}
+
 void check_form(const ModelConfig& c) {
   const ArchitectureInfo& info = info_of(c.architecture);
   require_argument(info.has_encoder || c.encoder_tied_layers.empty(), kModelConfigOrigin,
@@ -64,6 +86,7 @@ void check_form(const ModelConfig& c) {
   require_argument(!c.learned_positions || (info.has_encoder && !c.fairseq_positions),
                    kModelConfigOrigin, "learned_positions",
                    " is for an encoder-decoder without fairseq_positions");
+  check_encoder(c);
   const char* further = c.norm_outputs           ? "norm_outputs"
                         : c.sandwich_norm        ? "sandwich_norm"
                         : c.sliding_window > 0   ? "sliding_window"

@@ -242,6 +242,32 @@ void read_tokens(const SafetensorsReader& reader, Model& model) {
   }
 }
 
+namespace {
+
+// The names of labels, where the file has them.
+void read_labels(const SafetensorsReader& reader, Model& model) {
+  const auto found = reader.metadata().find(kLabelsKey);
+  if (found == reader.metadata().end()) return;
+  const std::string label = concat(reader.label(), ": ", kLabelsKey);
+  const Json json = parse_json(found->second, kModelIoOrigin, label);
+  const auto* names = json.as<Json::List>();
+  require(names != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, label, ": it is not a list");
+  std::vector<std::string> labels;
+  for (const Json& name : *names) {
+    const auto* text = name.as<std::string>();
+    require(text != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, label,
+            ": a name is not a text");
+    labels.push_back(*text);
+  }
+  try {
+    model.set_labels(std::move(labels));
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kModelIoOrigin, label, ": ", error.message());
+  }
+}
+
+}  // namespace
+
 std::string vocabulary_checksum(const Tokenizer& tokenizer) {
   return crc32_text(crc32(std::as_bytes(std::span<const char>(tokenizer.serialized()))));
 }
@@ -381,6 +407,7 @@ TensorFile copy_model(Context& context, const Model& model, const Tensor& weight
   if (!model.origin().vocabulary.empty())
     file.metadata.emplace(kTokenizerKey, model.origin().vocabulary);
   if (model.tokens()) file.metadata[kTokensKey] = tokens_to_json(*model.tokens());
+  if (!model.labels().empty()) file.metadata[kLabelsKey] = Json(model.labels()).dump();
   file.entries = workspace_entries(context, model.parameters(), weights, "",
                                    file.storage.emplace_back(), allocate);
   if (model.parameters().has_int8())
@@ -479,6 +506,7 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
     read_weights(context, reader, model->parameters());
   model->set_origin({reader.label(), read_vocabulary_checksum(reader)});
   read_tokens(reader, *model);
+  read_labels(reader, *model);
   return model;
 }
 

@@ -26,6 +26,7 @@ inline constexpr const char* kModelConfigKey = "model_config";
 inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
 // Metadata key of Model::tokens(), as JSON; not in a file of a model that does not know them.
 inline constexpr const char* kTokensKey = "special_tokens";
+inline constexpr const char* kLabelsKey = "labels";  // of an encoder's head, a list of names
 
 // The CRC-32 of the serialised tokenizer, in eight hexadecimal digits.
 std::string vocabulary_checksum(const Tokenizer& tokenizer);

@@ -92,7 +92,8 @@ ModelSpec spec_of(const ModelConfig& c) {
   spec.decoder = common_stack(c);
   spec.decoder.stack = Stack::decoder;
   spec.decoder.sharing = layer_sharing(c.decoder_layers, c.decoder_tied_layers);
-  spec.decoder.causal = true;
+  const bool is_encoder = c.architecture == Architecture::encoder;
+  spec.decoder.causal = !is_encoder;
   spec.decoder.cross_attention = has_encoder;
   if (has_encoder) {
     StackSpec& encoder = spec.encoder.emplace(common_stack(c));
@@ -109,10 +110,23 @@ ModelSpec spec_of(const ModelConfig& c) {
                     .positions = position_table(c, has_encoder),
                     .shared = !has_encoder || c.tied_embeddings,
                     .dropout = c.dropout,
-                    .norm = c.learned_positions};
-  spec.output = {c.tied_embeddings && !c.separate_output, c.biases && c.output_bias,
-                 c.logits_divisor};
+                    .norm = c.learned_positions || is_encoder,
+                    .token_types = c.token_types};
+  const bool has_labels = c.labels > 0;
+  spec.output = {c.tied_embeddings && !c.separate_output && !has_labels, c.biases && c.output_bias,
+                 c.logits_divisor,
+                 has_labels                                               ? c.labels
+                 : is_encoder && c.encoder_head != EncoderHead::masked_lm ? 0
+                                                                          : c.vocabulary};
+  spec.head = {c.encoder_head, c.pooler || c.encoder_head == EncoderHead::sequence, c.encoder_class,
+               c.classifier_dropout};
   return spec;
+}
+
+void require_generation(const ModelSpec& spec, const char* origin) {
+  require(spec.architecture != Architecture::encoder, ErrorCode::unsupported, origin,
+          "the model is an encoder: it has embeddings, hidden states and labels of texts, and "
+          "generates and scores nothing");
 }
 
 Tensor fixed_positions(Context& context, const ModelSpec& spec, DType dtype) {

@@ -14,12 +14,21 @@ namespace trafo {
 // Vectors that are added to the token embeddings, one a position.
 enum class PositionTable : uint8_t { none, sinusoidal, fairseq, learned };
 
+// What an encoder computes of its hidden states.
+struct HeadSpec {
+  EncoderHead kind = EncoderHead::none;
+  bool pooler = false;  // of a head for texts, or kept for an export
+  EncoderClass of_class = EncoderClass::bert;
+  double dropout = 0;  // of what the classifier reads
+};
+
 struct EmbeddingSpec {
   double scale = 1;  // of token embeddings
   PositionTable positions = PositionTable::none;
   bool shared = true;  // source and target have one matrix
   double dropout = 0;
-  bool norm = false;  // each stack has a norm of the embeddings with their positions
+  bool norm = false;        // each stack has a norm of the embeddings with their positions
+  int64_t token_types = 0;  // rows of the table of token types; 0: there is none
 
   bool has_fixed_positions() const {
     return positions == PositionTable::sinusoidal || positions == PositionTable::fairseq;
@@ -30,6 +39,7 @@ struct OutputSpec {
   bool tied = true;  // the matrix is the target embedding
   bool bias = true;
   double divisor = 1;  // of the last hidden states, and so of the logits
+  int64_t rows = 0;    // of the matrix: the vocabulary or labels; 0: there is no output
 };
 
 struct ModelSpec {
@@ -40,6 +50,7 @@ struct ModelSpec {
   StackSpec decoder = {};
   EmbeddingSpec embedding = {};
   OutputSpec output = {};
+  HeadSpec head = {};  // of an encoder
 
   bool has_encoder() const { return encoder.has_value(); }
   int64_t width() const { return decoder.width; }
@@ -51,6 +62,8 @@ struct ModelSpec {
 
 // Of valid options. models/model_config.h validates.
 ModelSpec spec_of(const ModelConfig& config);
+// UNSUPPORTED: an encoder, which computes hidden states and labels of texts alone.
+void require_generation(const ModelSpec& spec, const char* origin);
 // The table of an embedding that has_fixed_positions(): [max_positions, width].
 Tensor fixed_positions(Context& context, const ModelSpec& spec, DType dtype);
 

@@ -60,7 +60,9 @@ void validate_values(const Context& context, const BatchField& field, std::span<
   } else if (field.check == FieldCheck::token_id) {
     validate_indices(context, field.name, values, spec.vocabulary);
   } else if (field.check == FieldCheck::label) {
-    validate_indices(context, field.name, values, spec.vocabulary, kIgnoreLabel);
+    validate_indices(context, field.name, values, spec.output.rows, kIgnoreLabel);
+  } else if (field.check == FieldCheck::token_type) {
+    validate_indices(context, field.name, values, spec.embedding.token_types);
   }
 }
 
@@ -99,7 +101,8 @@ void validate_batch(const Context& context, const PackedBatchHost& host, const M
   for_each_batch_field(host, [&](const BatchField& field, const auto& values) {
     if (field.side == BatchSide::source && !spec.has_encoder()) {
       require(values.empty(), ErrorCode::invalid_argument, kUploadOrigin,
-              "a decoder-lm reads the source in target_in, ", field.name, " must be empty");
+              "a model of one stream reads the source in target_in, ", field.name,
+              " must be empty");
       return;
     }
     if (field.if_absent && values.empty()) return;
@@ -182,6 +185,12 @@ Batch BatchLayout::view(const Tensor& block) const {
         Tensor(block.storage(), dtype(field), {count(field)}, {1}, static_cast<int64_t>(offset));
   }
   return batch;
+}
+
+SequenceForm sequence_form(const ModelSpec& spec) {
+  if (spec.has_encoder()) return SequenceForm::encoder_decoder;
+  if (spec.architecture != Architecture::encoder) return SequenceForm::decoder_only;
+  return spec.head.kind == EncoderHead::masked_lm ? SequenceForm::masked : SequenceForm::labelled;
 }
 
 double label_count(const PackedBatchHost& host) {

@@ -59,8 +59,6 @@ Batch upload(Context& context, const PackedBatchHost& host, const BatchLayout& l
 Batch upload(Context& context, const PackedBatchHost& host, const ModelSpec& spec, DType dtype);
 
 // The form of the sequences that a model trains on.
-inline SequenceForm sequence_form(const ModelSpec& spec) {
-  return spec.has_encoder() ? SequenceForm::encoder_decoder : SequenceForm::decoder_only;
-}
+SequenceForm sequence_form(const ModelSpec& spec);
 
 }  // namespace trafo

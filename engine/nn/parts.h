@@ -29,7 +29,11 @@ enum class Role : uint8_t {
   query_norm,  // of queries and keys, see AttentionSpec::qk_norm
   key_norm,
   embedding_norm,
-  output_norm,   // of what a sublayer gives, in a block that also has a norm of its input
+  output_norm,  // of what a sublayer gives, in a block that also has a norm of its input
+  token_types,
+  pooler,  // of an encoder, as the next two
+  head,
+  head_norm,
   distance_bias  // of scores of self-attention, a row for each bucket of distances
 };
 

@@ -34,6 +34,7 @@ struct BlockInputs {
   EncoderKeysValues encoder;       // for cross-attention
   const KvCache* cache = nullptr;  // prefill and decode steps; see SelfAttention::forward
   Tensor distance_bias = {};       // of the scores of self-attention, or undefined
+  Tensor token_types = {};         // of the embeddings; undefined: all are 0
 };
 
 class TransformerBlock {

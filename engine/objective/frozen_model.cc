@@ -53,7 +53,7 @@ std::shared_ptr<const FrozenModel> load_frozen_model(Context& context, const Mod
     remove_adapter(context, *model);
   }
   model->parameters().set_trainable(context, "*", false);
-  std::string checksum = base_checksums(context, model->parameters()).all;
+  std::string checksum = base_checksums(context, *model).all;
   auto frozen =
       std::make_shared<FrozenModel>(FrozenModel{role, std::move(model), std::move(checksum)});
   require_same_vocabulary(*frozen, trained.origin().vocabulary);

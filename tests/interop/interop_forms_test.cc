@@ -431,7 +431,11 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"embeddings", [](ModelSpec& s) { s.output.tied = false; }},
     {"embedding_scale", [](ModelSpec& s) { s.embedding.scale = 2; }},
     {"embedding_norm", [](ModelSpec& s) { s.embedding.norm = true; }},
-    {"output_bias", [](ModelSpec& s) { s.output.bias = false; }}};
+    {"output_bias", [](ModelSpec& s) { s.output.bias = false; }},
+    {"token_types", [](ModelSpec& s) { s.embedding.token_types = 2; }},
+    {"head", [](ModelSpec& s) { s.head.kind = EncoderHead::token; }},
+    {"pooler", [](ModelSpec& s) { s.head.pooler = true; }},
+    {"class", [](ModelSpec& s) { s.head.of_class = EncoderClass::roberta; }}};
 
 TEST_F(InteropFormsTest, ASettingThatAFormatDoesNotListIsRefused) {
   const std::vector<interop::Setting> settings = interop::settings_of(ModelSpec{});

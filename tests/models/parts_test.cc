@@ -17,6 +17,18 @@ struct FormWithParts {
   ModelConfig config;
 };
 
+// An encoder of BERT's form.
+ModelConfig encoder_form(EncoderHead head) {
+  ModelConfig config = tied_form("lm").untied();
+  config.architecture = Architecture::encoder;
+  config.pre_norm = false;
+  config.encoder_head = head;
+  config.token_types = 2;
+  config.pooler = head == EncoderHead::none;
+  config.labels = head == EncoderHead::sequence || head == EncoderHead::token ? 3 : 0;
+  return config;
+}
+
 // Each architecture with every setting that changes which parameters there are, or their rows.
 std::vector<FormWithParts> forms_with_parts() {
   std::vector<FormWithParts> forms;
@@ -61,6 +73,11 @@ std::vector<FormWithParts> forms_with_parts() {
   });
   add("llama with norms of inputs and outputs", tied_form("llama"),
       [](ModelConfig& c) { c.sandwich_norm = true; });
+  for (const EncoderHead head :
+       {EncoderHead::none, EncoderHead::masked_lm, EncoderHead::sequence, EncoderHead::token})
+    add(concat("encoder with the head ", enum_name(head)), encoder_form(head), [](ModelConfig&) {});
+  add("encoder with untied masked-lm", encoder_form(EncoderHead::masked_lm),
+      [](ModelConfig& c) { c.tied_embeddings = false; });
   return forms;
 }
 
@@ -88,6 +105,10 @@ std::vector<std::pair<Place, Role>> named(const ModelConfig& config, const std::
   if (module == "source_positions") return {{{Stack::encoder}, Role::positions}};
   if (module == "embedding_norm") return {{{Stack::decoder}, Role::embedding_norm}};
   if (module == "source_embedding_norm") return {{{Stack::encoder}, Role::embedding_norm}};
+  if (module == "token_types") return {{{Stack::decoder}, Role::token_types}};
+  if (module == "pooler") return {{{Stack::decoder}, Role::pooler}};
+  if (module == "head") return {{{Stack::decoder}, Role::head}};
+  if (module == "head_norm") return {{{Stack::decoder}, Role::head_norm}};
   if (module == "output") return {{{Stack::decoder}, Role::logits}};
   if (module == "encoder.norm") return {{{Stack::encoder}, Role::norm}};
   if (module == "encoder.relative_positions") return {{{Stack::encoder}, Role::distance_bias}};
@@ -105,7 +126,10 @@ std::vector<std::pair<Place, Role>> named(const ModelConfig& config, const std::
   const int layer = layer_in(module);
   EXPECT_GE(layer, 0) << module;
   const auto& [sublayer, roles] = kOfLayers.at(module.substr(module.find('.') + 3));
-  const Stack stack = module.starts_with("encoder.") ? Stack::encoder : Stack::decoder;
+  // The one stack of an encoder is the decoder's in a specification.
+  const bool of_encoder =
+      module.starts_with("encoder.") && config.architecture == Architecture::encoder_decoder;
+  const Stack stack = of_encoder ? Stack::encoder : Stack::decoder;
   for (const Role role : roles) parts.push_back({{stack, layer, sublayer}, role});
   return parts;
 }

@@ -20,6 +20,8 @@ Action add_translate(CLI::App& app);
 Action add_generate(CLI::App& app);
 Action add_score(CLI::App& app);
 Action add_eval(CLI::App& app);
+Action add_embed(CLI::App& app);
+Action add_classify(CLI::App& app);
 Action add_info(CLI::App& app);
 Action add_average(CLI::App& app);
 Action add_quantize(CLI::App& app);

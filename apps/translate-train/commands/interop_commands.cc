@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -96,10 +97,28 @@ int export_to(const ExportArguments& arguments) {
 
 struct ImportArguments {
   std::string from, output = "imported";
+  std::string head, labels;
   bool quiet = false;
 };
 
+// The model with the head of --head, for the labels of --labels.
+Model with_head(const ImportArguments& arguments, const trafo_model* model) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin < arguments.labels.size();) {
+    const size_t comma = std::min(arguments.labels.find(',', begin), arguments.labels.size());
+    names.push_back(arguments.labels.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  const int32_t head = choice_of("--head", arguments.head, kEncoderHeadChoices).value;
+  trafo_model* made = nullptr;
+  constexpr uint64_t kSeed = 1;
+  check(trafo_model_with_head(model, head, views(names).data(), names.size(), kSeed, &made));
+  return Model(made);
+}
+
 int import_from(const ImportArguments& arguments) {
+  if (arguments.head.empty() && !arguments.labels.empty())
+    usage_error("--labels comes with --head sequence or --head token");
   if (!fs::is_directory(trafo::os::path_of(arguments.from)))
     usage_error(arguments.from + ": no such directory");
   require_no_model_in(arguments.output);
@@ -112,9 +131,11 @@ int import_from(const ImportArguments& arguments) {
   const Reporter::Phase phase(reporter, "importing");
   check(trafo_model_import(context.get(), arguments.from.data(), arguments.from.size(), nullptr,
                            &model, &tokenizer, &note));
-  const Model owned_model(model);
+  Model owned_model(model);
   const Tokenizer owned_tokenizer(tokenizer);
   const Handle<char, trafo_string_free> owned_note(note);
+  if (!arguments.head.empty()) owned_model = with_head(arguments, model);
+  model = owned_model.get();
   const std::string model_path = write_model_folder(arguments.output, model, tokenizer);
   if (*note != '\0') reporter.warn(note);
   int64_t tensors = 0, elements = 0;
@@ -163,6 +184,12 @@ Action add_import(CLI::App& app) {
   app.add_option("-o,--output", arguments->output,
                  "directory for model.safetensors and vocabulary (default imported)")
       ->type_name("DIR");
+  app.add_option("--head", arguments->head,
+                 "give an encoder another head, with new weights where it has none")
+      ->type_name(type_of("HEAD", kEncoderHeadChoices));
+  app.add_option("--labels", arguments->labels,
+                 "of --head sequence or token: the names of the labels, with commas between them")
+      ->type_name("A,B,...");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   return [arguments] { return import_from(*arguments); };
 }

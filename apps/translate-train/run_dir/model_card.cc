@@ -56,11 +56,17 @@ bool is_for_transformers(const std::string& format) {
   return format.starts_with("hf-");
 }
 
-std::string metadata(const ModelCard& card, const Architecture& architecture) {
+std::string metadata(const ModelCard& card, const trafo_model_config& c,
+                     const Architecture& architecture) {
   std::string text = "---\n";
   if (is_for_transformers(card.format)) text += "library_name: transformers\n";
-  text += fmt::format("pipeline_tag: {}\n",
-                      architecture.has_encoder ? "translation" : "text-generation");
+  const char* task = c.architecture != TRAFO_ENCODER
+                         ? (architecture.has_encoder ? "translation" : "text-generation")
+                     : c.encoder_head == TRAFO_ENCODER_HEAD_MASKED_LM ? "fill-mask"
+                     : c.encoder_head == TRAFO_ENCODER_HEAD_SEQUENCE  ? "text-classification"
+                     : c.encoder_head == TRAFO_ENCODER_HEAD_TOKEN     ? "token-classification"
+                                                                      : "feature-extraction";
+  text += fmt::format("pipeline_tag: {}\n", task);
   return text + "tags:\n- trafo\n---\n\n";
 }
 
@@ -157,7 +163,7 @@ std::string model_card(const ModelCard& card) {
   trafo_model_config c{};
   check(trafo_model_get_config(card.model, &c, sizeof c));
   const Architecture& architecture = architectures()[static_cast<size_t>(c.architecture)];
-  std::string text = metadata(card, architecture) + "# Model\n\n" +
+  std::string text = metadata(card, c, architecture) + "# Model\n\n" +
                      "Trained with Trafo and written by `translate-train export`.\n\n" +
                      model_table(card, c, architecture);
   if (const std::optional<CheckpointOfRun> run = run_of(card.model_path))

@@ -12,6 +12,7 @@ namespace {
 
 // Higher rates leave the reference within a few updates.
 constexpr const char* kPreferenceRate = "1e-5";
+constexpr const char* kClassificationRate = "3e-5";  // BERT: 5e-5, 3e-5 or 2e-5
 
 // The library's options of a task.
 Values preset(const std::string& task) {
@@ -39,11 +40,13 @@ bool has_learned_positions(const trafo_model_config& model) {
 }
 
 // Learned positions end somewhere: a pair of a decoder-lm or a side of an encoder-decoder, with its
-// </s> and <s>, has to fit.
+// </s> and <s>, has to fit, or the text of an encoder, which counts both.
 int64_t longest_side(const trafo_model_config& model) {
+  if (model.architecture == TRAFO_ENCODER) return model.max_positions;
   return has_encoder(model) ? model.max_positions - 2 : model.max_positions / 2 - 1;
 }
 int64_t positions_for(const trafo_model_config& model, int64_t max_length) {
+  if (model.architecture == TRAFO_ENCODER) return max_length;
   return has_encoder(model) ? max_length + 2 : 2 * max_length + 2;
 }
 
@@ -127,6 +130,9 @@ void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pai
     metrics.emplace_back(metric_of(metric)->name);
   if (!metrics.empty()) settings.set_default(Setting::valid_metrics, metrics);
   if (has_preferences(settings)) fill_preference_defaults(settings);
+  if (settings.has(Setting::objective) &&
+      settings.trainer.objective == TRAFO_OBJECTIVE_CLASSIFICATION)
+    settings.set_default(Setting::learn_rate, {kClassificationRate});
   if (pretrained) fill_shape(settings, *pretrained);
   settings.set_default(Setting::task, {task_for(pairs, !has_encoder(settings.model))});
   Values defaults = preset(text_of(Setting::task, settings));

@@ -20,6 +20,8 @@ const (
 	MetricRewardAccuracy Metric = C.TRAFO_METRIC_REWARD_ACCURACY
 	// Of DPO, ORPO and KTO: difference between the mean rewards of chosen and rejected answers.
 	MetricRewardMargin Metric = C.TRAFO_METRIC_REWARD_MARGIN
+	// Of classification: share of the labels that have the highest logit.
+	MetricACCURACY Metric = C.TRAFO_METRIC_ACCURACY
 )
 
 var wordsOfMetric = words[Metric]{
@@ -29,6 +31,7 @@ var wordsOfMetric = words[Metric]{
 	{MetricCE, []string{"ce-mean-words"}},
 	{MetricRewardAccuracy, []string{"reward-accuracy"}},
 	{MetricRewardMargin, []string{"reward-margin"}},
+	{MetricACCURACY, []string{"accuracy"}},
 }
 
 // Architecture: kinds of models.
@@ -39,11 +42,14 @@ const (
 	EncoderDecoder Architecture = C.TRAFO_ENCODER_DECODER
 	// `source <eos> target <eos>` in one causal stream.
 	DecoderLM Architecture = C.TRAFO_DECODER_LM
+	// A bidirectional stream of one text, or of two, with a head for labels or masked tokens, as BERT.
+	Encoder Architecture = C.TRAFO_ENCODER
 )
 
 var wordsOfArchitecture = words[Architecture]{
 	{EncoderDecoder, []string{"encoder-decoder", "encoder_decoder"}},
 	{DecoderLM, []string{"decoder-lm", "decoder_lm"}},
+	{Encoder, []string{"encoder"}},
 }
 
 // String gives the name; "unknown" of other numbers.
@@ -59,6 +65,106 @@ func (value Architecture) MarshalText() ([]byte, error) {
 // UnmarshalText reads a name, also one that only the command line has.
 func (value *Architecture) UnmarshalText(text []byte) error {
 	return wordsOfArchitecture.unmarshal(value, text)
+}
+
+// EncoderClass: the classes of transformers that an encoder is imported from and exported to. They compute
+// the same. The names of their weights and the first position differ.
+type EncoderClass int32
+
+const (
+	// BertModel and its heads.
+	Bert EncoderClass = C.TRAFO_ENCODER_CLASS_BERT
+	// RobertaModel and its heads.
+	Roberta EncoderClass = C.TRAFO_ENCODER_CLASS_ROBERTA
+	// XLMRobertaModel and its heads.
+	XLMRoberta EncoderClass = C.TRAFO_ENCODER_CLASS_XLM_ROBERTA
+)
+
+var wordsOfEncoderClass = words[EncoderClass]{
+	{Bert, []string{"bert"}},
+	{Roberta, []string{"roberta"}},
+	{XLMRoberta, []string{"xlm-roberta", "xlm_roberta"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value EncoderClass) String() string {
+	return wordsOfEncoderClass.name(value)
+}
+
+// MarshalText gives the name.
+func (value EncoderClass) MarshalText() ([]byte, error) {
+	return wordsOfEncoderClass.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *EncoderClass) UnmarshalText(text []byte) error {
+	return wordsOfEncoderClass.unmarshal(value, text)
+}
+
+// EncoderHead: what an encoder computes of its hidden states.
+type EncoderHead int32
+
+const (
+	// Nothing.
+	EncoderHeadNone EncoderHead = C.TRAFO_ENCODER_HEAD_NONE
+	// Logits over the vocabulary, one row for each token.
+	EncoderHeadMaskedLM EncoderHead = C.TRAFO_ENCODER_HEAD_MASKED_LM
+	// Logits over the labels, one row for each text.
+	EncoderHeadSequence EncoderHead = C.TRAFO_ENCODER_HEAD_SEQUENCE
+	// Logits over the labels, one row for each token.
+	EncoderHeadToken EncoderHead = C.TRAFO_ENCODER_HEAD_TOKEN
+)
+
+var wordsOfEncoderHead = words[EncoderHead]{
+	{EncoderHeadNone, []string{"none"}},
+	{EncoderHeadMaskedLM, []string{"masked-lm", "masked_lm"}},
+	{EncoderHeadSequence, []string{"sequence"}},
+	{EncoderHeadToken, []string{"token"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value EncoderHead) String() string {
+	return wordsOfEncoderHead.name(value)
+}
+
+// MarshalText gives the name.
+func (value EncoderHead) MarshalText() ([]byte, error) {
+	return wordsOfEncoderHead.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *EncoderHead) UnmarshalText(text []byte) error {
+	return wordsOfEncoderHead.unmarshal(value, text)
+}
+
+// Pooling: how the hidden states of a text become one vector.
+type Pooling int32
+
+const (
+	// The mean over all tokens, the special ones included.
+	PoolingMean Pooling = C.TRAFO_POOLING_MEAN
+	// The hidden state of the first token.
+	PoolingFirst Pooling = C.TRAFO_POOLING_FIRST
+)
+
+var wordsOfPooling = words[Pooling]{
+	{PoolingMean, []string{"mean"}},
+	{PoolingFirst, []string{"first"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Pooling) String() string {
+	return wordsOfPooling.name(value)
+}
+
+// MarshalText gives the name.
+func (value Pooling) MarshalText() ([]byte, error) {
+	return wordsOfPooling.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Pooling) UnmarshalText(text []byte) error {
+	return wordsOfPooling.unmarshal(value, text)
 }
 
 // Norm: the norm of a model.
@@ -310,6 +416,10 @@ const (
 	ObjectiveORPO Objective = C.TRAFO_OBJECTIVE_ORPO
 	// Kahneman-Tversky Optimization, on labelled answers or preference pairs.
 	ObjectiveKTO Objective = C.TRAFO_OBJECTIVE_KTO
+	// Cross-entropy of the labels that the head of an encoder gives to texts or tokens.
+	ObjectiveClassification Objective = C.TRAFO_OBJECTIVE_CLASSIFICATION
+	// Cross-entropy of masked tokens, in an encoder with the head masked-lm, on plain text.
+	ObjectiveMaskedLM Objective = C.TRAFO_OBJECTIVE_MASKED_LM
 )
 
 var wordsOfObjective = words[Objective]{
@@ -317,6 +427,8 @@ var wordsOfObjective = words[Objective]{
 	{ObjectiveDPO, []string{"dpo"}},
 	{ObjectiveORPO, []string{"orpo"}},
 	{ObjectiveKTO, []string{"kto"}},
+	{ObjectiveClassification, []string{"classification"}},
+	{ObjectiveMaskedLM, []string{"masked-lm", "masked_lm"}},
 }
 
 // String gives the name; "unknown" of other numbers.
@@ -663,6 +775,8 @@ const (
 	// T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with
 	// relative_buckets and RMS norm.
 	HFT5 ExportFormat = C.TRAFO_EXPORT_HF_T5
+	// BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder.
+	HFBert ExportFormat = C.TRAFO_EXPORT_HF_BERT
 )
 
 var wordsOfExportFormat = words[ExportFormat]{
@@ -678,6 +792,7 @@ var wordsOfExportFormat = words[ExportFormat]{
 	{HFMBart, []string{"hf-mbart", "hf_mbart"}},
 	{HFBart, []string{"hf-bart", "hf_bart"}},
 	{HFT5, []string{"hf-t5", "hf_t5"}},
+	{HFBert, []string{"hf-bert", "hf_bert"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -146,6 +146,20 @@ type ModelConfig struct {
 	// Whether a model with RelativeBuckets and TiedEmbeddings has an output matrix that is not the embedding of
 	// source and target, as T5 1.1 and mT5 have. Default false.
 	SeparateOutput bool `json:"separate_output,omitzero"`
+	// Class of an encoder that exports write. Default Bert.
+	EncoderClass EncoderClass `json:"encoder_class,omitzero"`
+	// Head of an encoder. Default EncoderHeadNone.
+	EncoderHead EncoderHead `json:"encoder_head,omitzero"`
+	// Labels of an encoder with a head for texts or tokens. Default 0.
+	Labels int `json:"labels,omitzero"`
+	// Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the
+	// second one to those of the second text of a pair, if there is one. 0: there is no table. Default 0.
+	TokenTypes int `json:"token_types,omitzero"`
+	// Dropout of the vectors that the classifier of an encoder reads. Default 0.
+	ClassifierDropout float64 `json:"classifier_dropout,omitzero"`
+	// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
+	// embeddings do not go through. A head for texts always has one. Default false.
+	Pooler bool `json:"pooler,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU
 	// can multiply in bfloat16: matmul_precision of trafo_context_options. Not part of the model's file. Default
@@ -207,6 +221,12 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.RelativeBuckets = int(c.relative_buckets)
 	o.RelativeDistance = int(c.relative_distance)
 	o.SeparateOutput = c.separate_output != 0
+	o.EncoderClass = EncoderClass(c.encoder_class)
+	o.EncoderHead = EncoderHead(c.encoder_head)
+	o.Labels = int(c.labels)
+	o.TokenTypes = int(c.token_types)
+	o.ClassifierDropout = float64(c.classifier_dropout)
+	o.Pooler = c.pooler != 0
 	o.Precision = DType(c.precision)
 }
 
@@ -369,6 +389,24 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.SeparateOutput {
 		c.separate_output = cBool(o.SeparateOutput)
+	}
+	if o.EncoderClass != 0 {
+		c.encoder_class = C.int32_t(o.EncoderClass)
+	}
+	if o.EncoderHead != 0 {
+		c.encoder_head = C.int32_t(o.EncoderHead)
+	}
+	if o.Labels != 0 {
+		c.labels = C.int64_t(o.Labels)
+	}
+	if o.TokenTypes != 0 {
+		c.token_types = C.int64_t(o.TokenTypes)
+	}
+	if o.ClassifierDropout != 0 {
+		c.classifier_dropout = C.double(o.ClassifierDropout)
+	}
+	if o.Pooler {
+		c.pooler = cBool(o.Pooler)
 	}
 	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

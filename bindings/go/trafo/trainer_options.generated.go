@@ -93,8 +93,11 @@ type TrainerOptions struct {
 	// Default 1.
 	TeacherTemperature float64 `json:"teacher_temperature,omitzero"`
 	// The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or
-	// answer in place of each label, without LabelSmoothing. Default ObjectiveCrossEntropy.
+	// answer in place of each label. Only cross-entropy has LabelSmoothing. Default ObjectiveCrossEntropy.
 	Objective Objective `json:"objective,omitzero"`
+	// Of masked-lm: the share of the tokens of a text that are predicted, at least one. Of these, 80 % become
+	// the mask token, 10 % a random token, and 10 % stay. Default 0.15.
+	MaskProbability float64 `json:"mask_probability,omitzero"`
 	// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference.
 	// The higher, the closer the model stays to the reference. Default 0.1.
 	DpoBeta float64 `json:"dpo_beta,omitzero"`
@@ -263,6 +266,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.TeacherWeight = Some(float64(c.teacher_weight))
 	o.TeacherTemperature = float64(c.teacher_temperature)
 	o.Objective = Objective(c.objective)
+	o.MaskProbability = float64(c.mask_probability)
 	o.DpoBeta = float64(c.dpo_beta)
 	o.DpoLabelSmoothing = float64(c.dpo_label_smoothing)
 	o.OrpoBeta = float64(c.orpo_beta)
@@ -394,6 +398,9 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.Objective != 0 {
 		c.objective = C.int32_t(o.Objective)
+	}
+	if o.MaskProbability != 0 {
+		c.mask_probability = C.double(o.MaskProbability)
 	}
 	if o.DpoBeta != 0 {
 		c.dpo_beta = C.double(o.DpoBeta)

@@ -26,6 +26,16 @@ using namespace trafo::capi;
 
 static_assert(static_cast<int32_t>(Architecture::encoder_decoder) == TRAFO_ENCODER_DECODER);
 static_assert(static_cast<int32_t>(Architecture::decoder_lm) == TRAFO_DECODER_LM);
+static_assert(static_cast<int32_t>(Architecture::encoder) == TRAFO_ENCODER);
+static_assert(static_cast<int32_t>(EncoderClass::bert) == TRAFO_ENCODER_CLASS_BERT);
+static_assert(static_cast<int32_t>(EncoderClass::roberta) == TRAFO_ENCODER_CLASS_ROBERTA);
+static_assert(static_cast<int32_t>(EncoderClass::xlm_roberta) == TRAFO_ENCODER_CLASS_XLM_ROBERTA);
+static_assert(static_cast<int32_t>(EncoderHead::none) == TRAFO_ENCODER_HEAD_NONE);
+static_assert(static_cast<int32_t>(EncoderHead::masked_lm) == TRAFO_ENCODER_HEAD_MASKED_LM);
+static_assert(static_cast<int32_t>(EncoderHead::sequence) == TRAFO_ENCODER_HEAD_SEQUENCE);
+static_assert(static_cast<int32_t>(EncoderHead::token) == TRAFO_ENCODER_HEAD_TOKEN);
+static_assert(static_cast<int32_t>(Pooling::mean) == TRAFO_POOLING_MEAN);
+static_assert(static_cast<int32_t>(Pooling::first) == TRAFO_POOLING_FIRST);
 static_assert(static_cast<int32_t>(Activation::relu) == TRAFO_RELU);
 static_assert(static_cast<int32_t>(Activation::gelu) == TRAFO_GELU);
 static_assert(static_cast<int32_t>(Activation::silu) == TRAFO_SILU);
@@ -65,6 +75,8 @@ static_assert(static_cast<int32_t>(ObjectiveKind::cross_entropy) == TRAFO_OBJECT
 static_assert(static_cast<int32_t>(ObjectiveKind::dpo) == TRAFO_OBJECTIVE_DPO);
 static_assert(static_cast<int32_t>(ObjectiveKind::orpo) == TRAFO_OBJECTIVE_ORPO);
 static_assert(static_cast<int32_t>(ObjectiveKind::kto) == TRAFO_OBJECTIVE_KTO);
+static_assert(static_cast<int32_t>(ObjectiveKind::classification) == TRAFO_OBJECTIVE_CLASSIFICATION);
+static_assert(static_cast<int32_t>(ObjectiveKind::masked_lm) == TRAFO_OBJECTIVE_MASKED_LM);
 static_assert(static_cast<int32_t>(FrameToken::off) == TRAFO_FRAME_OFF);
 static_assert(static_cast<int32_t>(FrameToken::on) == TRAFO_FRAME_ON);
 static_assert(static_cast<int32_t>(FrameToken::by_model) == TRAFO_FRAME_BY_MODEL);
@@ -104,6 +116,7 @@ static_assert(static_cast<int32_t>(ExportFormat::hf_m2m100) == TRAFO_EXPORT_HF_M
 static_assert(static_cast<int32_t>(ExportFormat::hf_mbart) == TRAFO_EXPORT_HF_MBART);
 static_assert(static_cast<int32_t>(ExportFormat::hf_bart) == TRAFO_EXPORT_HF_BART);
 static_assert(static_cast<int32_t>(ExportFormat::hf_t5) == TRAFO_EXPORT_HF_T5);
+static_assert(static_cast<int32_t>(ExportFormat::hf_bert) == TRAFO_EXPORT_HF_BERT);
 static_assert(static_cast<int32_t>(ExportWeights::by_format) == TRAFO_EXPORT_WEIGHTS_BY_FORMAT);
 static_assert(static_cast<int32_t>(ExportWeights::float32) == TRAFO_EXPORT_WEIGHTS_FLOAT32);
 static_assert(static_cast<int32_t>(ExportWeights::float16) == TRAFO_EXPORT_WEIGHTS_FLOAT16);
@@ -248,12 +261,17 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.relative_buckets = o.relative_buckets;
   c.relative_distance = o.relative_distance;
   c.separate_output = o.separate_output ? 1 : 0;
+  c.encoder_class = static_cast<int32_t>(o.encoder_class);
+  c.encoder_head = static_cast<int32_t>(o.encoder_head);
+  c.labels = o.labels;
+  c.token_types = o.token_types;
+  c.classifier_dropout = o.classifier_dropout;
+  c.pooler = o.pooler ? 1 : 0;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
-  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -308,6 +326,12 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.relative_buckets = c.relative_buckets;
   o.relative_distance = c.relative_distance;
   o.separate_output = call.flag(c.separate_output, "separate_output");
+  o.encoder_class = static_cast<EncoderClass>(c.encoder_class);
+  o.encoder_head = static_cast<EncoderHead>(c.encoder_head);
+  o.labels = c.labels;
+  o.token_types = c.token_types;
+  o.classifier_dropout = c.classifier_dropout;
+  o.pooler = call.flag(c.pooler, "pooler");
   return o;
 }
 
@@ -341,6 +365,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.teacher_weight = o.teacher_weight;
   c.teacher_temperature = o.teacher_temperature;
   c.objective = static_cast<int32_t>(o.objective);
+  c.mask_probability = o.mask_probability;
   c.dpo_beta = o.dpo_beta;
   c.dpo_label_smoothing = o.dpo_label_smoothing;
   c.orpo_beta = o.orpo_beta;
@@ -422,6 +447,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.teacher_weight = c.teacher_weight;
   o.teacher_temperature = c.teacher_temperature;
   o.objective = static_cast<ObjectiveKind>(c.objective);
+  o.mask_probability = c.mask_probability;
   o.dpo_beta = c.dpo_beta;
   o.dpo_label_smoothing = c.dpo_label_smoothing;
   o.orpo_beta = c.orpo_beta;

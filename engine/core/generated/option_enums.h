@@ -12,10 +12,56 @@ enum class Architecture : int32_t {
   encoder_decoder = 0,
   // `source <eos> target <eos>` in one causal stream.
   decoder_lm = 1,
+  // A bidirectional stream of one text, or of two, with a head for labels or masked tokens, as
+  // BERT.
+  encoder = 2,
 };
 template <>
 struct EnumNames<Architecture> {
-  static constexpr std::array<const char*, 2> names{"encoder-decoder", "decoder-lm"};
+  static constexpr std::array<const char*, 3> names{"encoder-decoder", "decoder-lm", "encoder"};
+};
+
+// The classes of transformers that an encoder is imported from and exported to. They compute the
+// same. The names of their weights and the first position differ. Values are part of the C ABI.
+enum class EncoderClass : int32_t {
+  // BertModel and its heads.
+  bert = 0,
+  // RobertaModel and its heads.
+  roberta = 1,
+  // XLMRobertaModel and its heads.
+  xlm_roberta = 2,
+};
+template <>
+struct EnumNames<EncoderClass> {
+  static constexpr std::array<const char*, 3> names{"bert", "roberta", "xlm-roberta"};
+};
+
+// What an encoder computes of its hidden states. Values are part of the C ABI.
+enum class EncoderHead : int32_t {
+  // Nothing.
+  none = 0,
+  // Logits over the vocabulary, one row for each token.
+  masked_lm = 1,
+  // Logits over the labels, one row for each text.
+  sequence = 2,
+  // Logits over the labels, one row for each token.
+  token = 3,
+};
+template <>
+struct EnumNames<EncoderHead> {
+  static constexpr std::array<const char*, 4> names{"none", "masked-lm", "sequence", "token"};
+};
+
+// How the hidden states of a text become one vector. Values are part of the C ABI.
+enum class Pooling : int32_t {
+  // The mean over all tokens, the special ones included.
+  mean = 0,
+  // The hidden state of the first token.
+  first = 1,
+};
+template <>
+struct EnumNames<Pooling> {
+  static constexpr std::array<const char*, 2> names{"mean", "first"};
 };
 
 // Activations of feed-forward layers. Values are part of the C ABI.
@@ -147,10 +193,14 @@ enum class ObjectiveKind : int32_t {
   orpo = 2,
   // Kahneman-Tversky Optimization, on labelled answers or preference pairs.
   kto = 3,
+  // Cross-entropy of the labels that the head of an encoder gives to texts or tokens.
+  classification = 4,
+  // Cross-entropy of masked tokens, in an encoder with the head masked-lm, on plain text.
+  masked_lm = 5,
 };
 template <>
 struct EnumNames<ObjectiveKind> {
-  static constexpr std::array<const char*, 4> names{"cross-entropy", "dpo", "orpo", "kto"};
+  static constexpr std::array<const char*, 6> names{"cross-entropy", "dpo", "orpo", "kto", "classification", "masked-lm"};
 };
 
 // Treatment of lines of plain text with more than max_length tokens, in training and validation.

@@ -37,10 +37,13 @@ enum class ExportFormat : int32_t {
   // T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm
   // encoder-decoder with relative_buckets and RMS norm.
   hf_t5 = 11,
+  // BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model
+  // has: an encoder.
+  hf_bert = 12,
 };
 template <>
 struct EnumNames<ExportFormat> {
-  static constexpr std::array<const char*, 12> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100", "hf-mbart", "hf-bart", "hf-t5"};
+  static constexpr std::array<const char*, 13> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100", "hf-mbart", "hf-bart", "hf-t5", "hf-bert"};
 };
 
 // How an export stores matrices. Values are part of the C ABI.

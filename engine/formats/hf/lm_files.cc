@@ -71,7 +71,9 @@ Json tokenizer_config(const Tokenizer& tokenizer, const TextFrame& frame, const 
   json["model_max_length"] = spec.max_positions;
   json["clean_up_tokenization_spaces"] = false;
   json["model_input_names"] = Json::List{"input_ids", "attention_mask"};
-  json["padding_side"] = "left";  // the translation follows the end of the source
+  const bool is_encoder = spec.architecture == Architecture::encoder;
+  // A translation follows the end of the source.
+  json["padding_side"] = is_encoder ? "right" : "left";
   json["add_bos_token"] = frame.begin;
   json["add_eos_token"] = frame.end;
   json["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
@@ -82,6 +84,12 @@ Json tokenizer_config(const Tokenizer& tokenizer, const TextFrame& frame, const 
   name("bos_token", tokenizer.bos_id());
   name("eos_token", tokenizer.eos_id());
   name("pad_token", tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id());
+  if (!is_encoder) return json;
+  name("cls_token", tokenizer.bos_id());
+  name("sep_token", tokenizer.eos_id());
+  for (const char* mask : {"[MASK]", "<mask>"})
+    if (const int32_t id = tokenizer.id(mask); id != tokenizer.unk_id())
+      json["mask_token"] = tokenizer.token(id);
   return json;
 }
 

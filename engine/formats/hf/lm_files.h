@@ -74,6 +74,10 @@ void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
 // The same of mBART-50. None, with a note, if another class puts the language elsewhere.
 ReadTokenizer read_mbart_tokenizer(const std::filesystem::path& directory,
                                    const ConfigReader& config, int64_t stored);
+// The tokenizer of a directory of XLM-R: tokenizer.json, or else sentencepiece.bpe.model with the
+// tokens that XLMRobertaTokenizer gives it.
+ReadTokenizer read_xlm_roberta_tokenizer(const std::filesystem::path& directory,
+                                         const ConfigReader& config, int64_t stored);
 // Writes the files of MBart50Tokenizer. UNSUPPORTED: it does not have these tokens.
 void write_mbart_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
                            const std::filesystem::path& directory);

@@ -130,21 +130,22 @@ bool is_of_mbart(const SpmModel& model, const Subwords& begin, const Subwords& e
          });
 }
 
-// sentencepiece.bpe.model with the tokens that MBart50Tokenizer gives it.
-Tokenizer read_mbart_model(const fs::path& file, const SpecialIds& ids, int64_t size) {
+// sentencepiece.bpe.model with the tokens that a class gives it, of which `end` come last.
+Tokenizer read_mbart_model(const fs::path& file, const SpecialIds& ids, int64_t size,
+                           const char* class_name, const Subwords& end) {
   const std::string label = file.string();
   const Tokenizer stored = load_sentencepiece(read_text_file(file, limits::kTokenizerBytes), label);
   const SpmModel model = parse_spm(stored.serialized());
-  const Subwords begin = mbart_begin(true), end = mbart_end();
+  const Subwords begin = mbart_begin(true);
   require(
-      is_of_mbart(model, begin, {}), ErrorCode::unsupported, kOrigin, label, ": ", kMbartClass,
+      is_of_mbart(model, begin, {}), ErrorCode::unsupported, kOrigin, label, ": ", class_name,
       " has unigrams with one space in front of each word, and the special tokens <unk>, <s> and "
       "</s> with the ids 0, 1 and 2");
   Subwords subwords = mbart_begin(false);
   subwords.insert(subwords.end(), model.subwords.begin() + std::ssize(begin), model.subwords.end());
   subwords.insert(subwords.end(), end.begin(), end.end());
   require(std::ssize(subwords) <= size, ErrorCode::corrupt_file, kOrigin, label, " and ",
-          "the languages have ", subwords.size(), " tokens, vocab_size is ", size);
+          "the tokens of ", class_name, " are ", subwords.size(), " tokens, vocab_size is ", size);
   return load_sentencepiece(serialize_spm(model, std::move(subwords), ids, label), label);
 }
 
@@ -221,7 +222,7 @@ ReadTokenizer read_mbart_tokenizer(const fs::path& directory, const ConfigReader
                        "tokenizer_class is ", quote(name.substr(0, 64)), ", and ", kMbartClass,
                        " alone puts the language in front of texts");
   } else if (fs::exists(model, ignored)) {
-    read.tokenizer = read_mbart_model(model, ids, stored);
+    read.tokenizer = read_mbart_model(model, ids, stored, kMbartClass, mbart_end());
     read.note = spare_rows_note(stored, read.tokenizer->vocab_size());
   } else {
     read = read_tokenizer_of(directory, config, stored, ids);
@@ -231,6 +232,21 @@ ReadTokenizer read_mbart_tokenizer(const fs::path& directory, const ConfigReader
         .append(concat(config.label(), " has no decoder_start_token_id: the decoder starts with ",
                        ids.bos));
   add_forced_note(directory, config, stored, read);
+  return read;
+}
+
+ReadTokenizer read_xlm_roberta_tokenizer(const fs::path& directory, const ConfigReader& config,
+                                         int64_t stored) {
+  SpecialIds ids = read_special_ids(directory, config);
+  const fs::path model = directory / kM2m100Model;
+  std::error_code ignored;
+  if (fs::exists(directory / "tokenizer.json", ignored) || !fs::exists(model, ignored))
+    return read_tokenizer_of(directory, config, stored, ids);
+  ReadTokenizer read;
+  ids = {.bos = 0, .pad = kM2mPad, .eos = {2}};
+  read.tokenizer = read_mbart_model(model, ids, stored, "XLMRobertaTokenizer",
+                                    {{"<mask>", 0, SubwordType::control}});
+  read.note = spare_rows_note(stored, read.tokenizer->vocab_size());
   return read;
 }
 

@@ -25,12 +25,20 @@ constexpr const char* kBaseVectorsKey = "base_vectors_crc32";
 
 // --- names ---
 
-enum class Form { marian, t5, t5_gated, llama, gpt2 };
+enum class Form { marian, t5, t5_gated, llama, gpt2, bert, roberta, bare_encoder };
+
+bool is_encoder(Form form) {
+  return form == Form::bert || form == Form::roberta || form == Form::bare_encoder;
+}
 
 Form form_of(const ModelSpec& spec) {
   const bool gated = spec.decoder.feed_forward.gated;
   if (spec.decoder.attention.relative) return gated ? Form::t5_gated : Form::t5;
   if (spec.has_encoder()) return Form::marian;
+  if (spec.architecture == Architecture::encoder)
+    return spec.head.kind == EncoderHead::none        ? Form::bare_encoder
+           : spec.head.of_class == EncoderClass::bert ? Form::bert
+                                                      : Form::roberta;
   return gated ? Form::llama : Form::gpt2;
 }
 
@@ -55,10 +63,16 @@ constexpr LeafName kLlama[] = {{"query", "q_proj", ""},   {"key", "k_proj", ""},
 constexpr LeafName kGpt2[] = {
     {"qkv", "c_attn", ""}, {"output", "c_proj", ""}, {"up", "", "c_fc"}, {"down", "", "c_proj"}};
 
+constexpr LeafName kBert[] = {
+    {"query", "attention.self.query", ""}, {"key", "attention.self.key", ""},
+    {"value", "attention.self.value", ""}, {"output", "attention.output.dense", ""},
+    {"up", "", "intermediate.dense"},      {"down", "", "output.dense"}};
+
 const LeafName& leaf_of(Form form, std::string_view target) {
   const auto names = form == Form::marian     ? std::span<const LeafName>(kMarian)
                      : form == Form::t5       ? std::span<const LeafName>(kT5)
                      : form == Form::t5_gated ? std::span<const LeafName>(kT5Gated)
+                     : is_encoder(form)       ? std::span<const LeafName>(kBert)
                      : form == Form::llama    ? std::span<const LeafName>(kLlama)
                                               : std::span<const LeafName>(kGpt2);
   for (const LeafName& leaf : names)
@@ -94,6 +108,13 @@ std::string peft_name(Form form, const AdapterModule& module) {
       return concat("model.layers.", place.layer, attention ? ".self_attn." : ".mlp.", leaf);
     case Form::gpt2:
       return concat("transformer.h.", place.layer, attention ? ".attn." : ".mlp.", leaf);
+    case Form::bert:
+    case Form::roberta:
+    case Form::bare_encoder:
+      return concat(form == Form::bert      ? "bert."
+                    : form == Form::roberta ? "roberta."
+                                            : "",
+                    "encoder.layer.", place.layer, ".", leaf);
   }
   fail(ErrorCode::internal, kPeftOrigin, "unknown form");
 }
@@ -123,28 +144,72 @@ std::string tensor_name(Form form, const AdapterModule& module, const char* part
   return concat("base_model.model.", peft_name(form, module), ".", part, ".weight");
 }
 
+// A regular expression of the modules of an encoder. The name of the feed-forward's second layer is
+// the end of the attention's as well.
+std::string encoder_modules(const AdapterConfig& adapter) {
+  std::string all;
+  for (const std::string& target : adapter.targets)
+    all.append(all.empty() ? "" : "|").append(module_suffix(Form::bert, target));
+  for (size_t dot = all.find('.'); dot != std::string::npos; dot = all.find('.', dot + 2))
+    all.insert(dot, "\\");
+  return concat(R"(.*\.layer\.\d+\.()", all, ")");
+}
+
+// The classifier's parameters with their names in PEFT.
+std::vector<std::pair<std::string, ParamId>> saved_modules(const Model& model) {
+  std::vector<std::pair<std::string, ParamId>> saved;
+  const bool two = model.spec().head.kind == EncoderHead::sequence &&
+                   model.spec().head.of_class != EncoderClass::bert;
+  for (const ParamId id : classifier_parameters(model)) {
+    const std::string& name = model.parameters().name(id);
+    const char* part = !two                          ? "classifier"
+                       : name.starts_with("pooler.") ? "classifier.dense"
+                                                     : "classifier.out_proj";
+    saved.emplace_back(concat("base_model.model.", part, name.substr(name.rfind('.'))), id);
+  }
+  return saved;
+}
+
 // --- writing ---
 
-Json peft_config(const ModelSpec& spec, const AdapterConfig& adapter) {
+const char* task_type(const ModelSpec& spec) {
+  switch (form_of(spec)) {
+    case Form::marian:
+      return "SEQ_2_SEQ_LM";
+    case Form::llama:
+    case Form::gpt2:
+      return "CAUSAL_LM";
+    default:
+      return spec.head.kind == EncoderHead::sequence ? "SEQ_CLS"
+             : spec.head.kind == EncoderHead::token  ? "TOKEN_CLS"
+                                                     : "FEATURE_EXTRACTION";
+  }
+}
+
+Json peft_config(const Model& model, const AdapterConfig& adapter) {
+  const ModelSpec& spec = model.spec();
   const Form form = form_of(spec);
   Json::List modules;
   for (const std::string& target : adapter.targets)
     modules.emplace_back(module_suffix(form, target));
   Json json;
   json["peft_type"] = "LORA";
-  json["task_type"] = spec.has_encoder() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
+  json["task_type"] = task_type(spec);
   json["base_model_name_or_path"] = nullptr;
   json["r"] = adapter.rank;
   const auto whole = static_cast<int64_t>(adapter.alpha);
   json["lora_alpha"] =
       static_cast<double>(whole) == adapter.alpha ? Json(whole) : Json(adapter.alpha);
   json["lora_dropout"] = 0.0;
-  json["target_modules"] = modules;
+  json["target_modules"] = is_encoder(form) ? Json(encoder_modules(adapter)) : Json(modules);
   json["bias"] = "none";
   json["fan_in_fan_out"] = form == Form::gpt2;
   json["init_lora_weights"] = true;
   json["inference_mode"] = true;
-  json["modules_to_save"] = nullptr;
+  if (model.labels().empty())
+    json["modules_to_save"] = nullptr;
+  else
+    json["modules_to_save"] = Json::List{"classifier"};
   json["use_rslora"] = false;
   json["use_dora"] = false;
   return json;
@@ -172,10 +237,12 @@ void require_savable(const Model& model) {
           model.merged_adapter() ? "the adapter is merged: unmerge it to save it alone"
                                  : "the model has no adapter to save");
   const ParameterStore& parameters = model.parameters();
+  const std::vector<ParamId> saved = classifier_parameters(model);
   for (size_t i = 0; i < parameters.count(); ++i) {
     const ParameterGroup& group = parameters.group(static_cast<ParamId>(i));
-    require(!group.trainable || group.name == kAdapter, ErrorCode::invalid_argument, kPeftOrigin,
-            parameters.name(static_cast<ParamId>(i)),
+    require(!group.trainable || group.name == kAdapter ||
+                std::ranges::find(saved, static_cast<ParamId>(i)) != saved.end(),
+            ErrorCode::invalid_argument, kPeftOrigin, parameters.name(static_cast<ParamId>(i)),
             " is trainable and in no adapter file: save the whole model");
   }
 }
@@ -183,13 +250,15 @@ void require_savable(const Model& model) {
 // --- reading ---
 
 // Refuses kinds and features of PEFT adapters that adapters here do not have.
-void refuse_other_kinds(const ConfigReader& config) {
+void refuse_other_kinds(const ConfigReader& config, const Model& model) {
   const std::string type = config.text("peft_type");
   require(type == "LORA", ErrorCode::unsupported, kPeftOrigin, config.label(), ": peft_type is ",
           quote(type), ", adapters here are LORA");
   for (const char* field : {"use_dora", "lora_bias", "use_qalora"})
     config.demand(field, false, false);
-  for (const char* field : {"modules_to_save", "trainable_token_indices", "layer_replication",
+  if (model.labels().empty())
+    config.refuse("modules_to_save", "adapters here are pairs of matrices in linear layers");
+  for (const char* field : {"trainable_token_indices", "layer_replication",
                             "alora_invocation_tokens", "target_parameters", "arrow_config"})
     config.refuse(field, "adapters here are pairs of matrices in linear layers");
   for (const char* field : {"rank_pattern", "alpha_pattern"})
@@ -210,7 +279,7 @@ void require_base_weights(const SafetensorsReader& reader, const Context& contex
   const bool int8 = model.parameters().has_int8();
   const std::string base = said(int8 ? kBaseVectorsKey : kBaseKey);
   if (base.empty()) return;  // written by PEFT
-  const BaseChecksums checksums = base_checksums(context, model.parameters());
+  const BaseChecksums checksums = base_checksums(context, model);
   const std::string& own = int8 ? checksums.vectors : checksums.all;
   const std::string& label = model.origin().file;
   require(base == own, ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
@@ -299,9 +368,11 @@ const TensorInfo& same_in_layers(const SafetensorsReader& reader, const ModelSpe
   return own;
 }
 
-void refuse_surplus(const SafetensorsReader& reader, const ModelSpec& spec,
+void refuse_surplus(const SafetensorsReader& reader, const Model& model,
                     const std::vector<AdapterSite>& sites) {
+  const ModelSpec& spec = model.spec();
   std::vector<std::string> known;
+  for (const auto& [name, id] : saved_modules(model)) known.push_back(name);
   for (const AdapterSite& site : sites)
     for (const AdapterModule& module : site.modules)
       for (const AdapterModule& of_layer : modules_of_layers(spec, module))
@@ -359,22 +430,29 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
       add(module, "lora_B", module.range.count, adapter.rank, up);
     }
   }
+  for (const auto& [name, id] : saved_modules(model)) {
+    storage.push_back(floats_of(context, model.parameters(), id));
+    const Shape& shape = model.parameters().shape(id);
+    std::vector<int64_t> sizes;
+    for (int64_t d = 0; d < shape.rank(); ++d) sizes.push_back(shape[d]);
+    entries.push_back({name, DType::f32, sizes, std::as_bytes(std::span(storage.back()))});
+  }
   SafetensorsMetadata metadata = {{"format", "pt"},  // which readers of PyTorch look for
                                   {kModelConfigKey, to_json(model.config())},
                                   {kAdapterKey, to_json(adapter)}};
-  const BaseChecksums base = base_checksums(context, model.parameters());
+  const BaseChecksums base = base_checksums(context, model);
   if (!base.all.empty()) metadata[kBaseKey] = base.all;
   metadata[kBaseVectorsKey] = base.vectors;
   if (!model.origin().vocabulary.empty()) metadata[kTokenizerKey] = model.origin().vocabulary;
   MadeDirectory output(directory);
   save_safetensors(output.file(kTensorFile), entries, metadata);
-  interop::write_json(output.file(kConfigFile), peft_config(spec, adapter));
+  interop::write_json(output.file(kConfigFile), peft_config(model, adapter));
   output.keep();
 }
 
 void load_adapter(Context& context, Model& model, const fs::path& directory) {
   const ConfigReader json(directory / kConfigFile);
-  refuse_other_kinds(json);
+  refuse_other_kinds(json, model);
   const ModelSpec& spec = model.spec();
   AdapterConfig adapter;
   adapter.rank = json.integer("r", 1, limits::kModelDimension);
@@ -392,7 +470,7 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
             describe(written), ", ", json.label(), " says ", describe(adapter));
   }
   const std::vector<AdapterSite> sites = adapter_sites(model, adapter);
-  refuse_surplus(reader, spec, sites);
+  refuse_surplus(reader, model, sites);
   struct Values {
     std::vector<float> down, up;
   };
@@ -406,8 +484,19 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
              same_in_layers(reader, spec, module, "lora_B", module.range.count, adapter.rank));
     }
   }
+  std::vector<std::pair<ParamId, std::vector<float>>> classifier;
+  for (const auto& [name, id] : saved_modules(model)) {
+    const TensorInfo* info = reader.find(name);
+    if (info == nullptr) continue;  // the classifier of the base
+    const Shape& shape = model.parameters().shape(id);
+    require(Shape(std::span<const int64_t>(info->shape)) == shape, ErrorCode::invalid_argument,
+            kPeftOrigin, reader.label(), ": ", name, " is not ", shape.str());
+    append(classifier.emplace_back(id, std::vector<float>{}).second, reader, *info);
+  }
   add_adapter(context, model, adapter, 0);
   ParameterStore& parameters = model.parameters();
+  for (const auto& [id, of_classifier] : classifier)
+    set_floats(context, parameters, id, of_classifier);
   for (size_t i = 0; i < sites.size(); ++i) {
     const ParameterStore::LowRank pair = pair_of(parameters, sites[i]);
     set_floats(context, parameters, pair.down, values[i].down);

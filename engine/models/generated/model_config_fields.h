@@ -63,6 +63,12 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "relative_buckets", .fixed = true, .unless_default = true, .low = 0, .high = 65536, .zero = "none"}, o.relative_buckets);
   visit(OptionField{.name = "relative_distance", .fixed = true, .unless_default = true, .low = 1, .high = 16777216}, o.relative_distance);
   visit(OptionField{.name = "separate_output", .fixed = true, .unless_default = true}, o.separate_output);
+  visit(OptionField{.name = "encoder_class", .fixed = true, .unless_default = true}, o.encoder_class);
+  visit(OptionField{.name = "encoder_head", .fixed = true, .unless_default = true}, o.encoder_head);
+  visit(OptionField{.name = "labels", .fixed = true, .unless_default = true, .low = 0, .high = 4194304}, o.labels);
+  visit(OptionField{.name = "token_types", .fixed = true, .unless_default = true, .low = 0, .high = 1024}, o.token_types);
+  visit(OptionField{.name = "classifier_dropout", .fixed = true, .unless_default = true, .low = 0, .high = 1, .high_inside = false}, o.classifier_dropout);
+  visit(OptionField{.name = "pooler", .fixed = true, .unless_default = true}, o.pooler);
 }
 
 }  // namespace trafo

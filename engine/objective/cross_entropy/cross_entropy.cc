@@ -33,6 +33,11 @@ ObjectiveOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& m
   return {loss.loss, loss.nll};
 }
 
+void LabelSmoothedCrossEntropy::check(const Model& model) const {
+  require(model.spec().architecture != Architecture::encoder, ErrorCode::invalid_argument,
+          "objective", "an encoder learns with the objective classification or masked-lm");
+}
+
 std::unique_ptr<Objective> make_cross_entropy(const ObjectiveOptions& options,
                                               const std::shared_ptr<const FrozenModel>& teacher) {
   if (!teacher) return std::make_unique<LabelSmoothedCrossEntropy>(options.label_smoothing);

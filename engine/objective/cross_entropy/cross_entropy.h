@@ -14,6 +14,8 @@ class LabelSmoothedCrossEntropy : public Objective {
 
   ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
                        const DropoutPass& dropout, double scale = 1) const override;
+  // INVALID_ARGUMENT: an encoder, which has objectives of its own.
+  void check(const Model& model) const override;
 
  protected:
   // With a mixture of the loss and the divergence from a teacher, if `options` has one.

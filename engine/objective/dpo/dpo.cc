@@ -22,6 +22,7 @@ std::span<const char* const> Dpo::metrics() const {
 }
 
 void Dpo::check(const Model& model) const {
+  require_generation(model.spec(), kDpoOrigin);
   check_reference(model, reference_.get(), kDpoOrigin);
 }
 

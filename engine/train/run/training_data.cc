@@ -66,6 +66,39 @@ void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& s
                    " positions: set it to that at most, or give the model more");
 }
 
+// What an encoder learns from: texts with labels, or plain text.
+void check_forms(const ModelSpec& spec, const TextCorpus* train, const TextCorpus* valid) {
+  if (spec.architecture != Architecture::encoder) return;
+  require(train != nullptr, ErrorCode::unsupported, kTrainingDataOrigin,
+          "an encoder learns from a corpus; a program that gives batches has no labels in them");
+  const bool masked = sequence_form(spec) == SequenceForm::masked;
+  for (const TextCorpus* corpus : {train, valid}) {
+    if (corpus == nullptr) continue;
+    require(!corpus->has_chats() && corpus->monolingual() == masked, ErrorCode::invalid_argument,
+            kTrainingDataOrigin,
+            masked ? "an encoder with the head masked-lm learns from plain text, a text a line"
+                   : "an encoder learns from texts with labels: pairs of a text and its label, or "
+                     "of a text and the labels of its words");
+  }
+}
+
+// The mask token is [MASK] or <mask>.
+TokenMasking masking_of(const PairEncoding& encoding, const ModelSpec& spec,
+                        const TrainOptions& options) {
+  require(encoding.tokenizer.has_value(), ErrorCode::unsupported, kTrainingDataOrigin,
+          "masked tokens need a tokenizer, which has the mask token");
+  const Tokenizer& tokenizer = *encoding.tokenizer;
+  TokenMasking masking{.probability = options.mask_probability, .vocabulary = spec.vocabulary};
+  for (const char* name : {"[MASK]", "<mask>"})
+    if (const int32_t id = tokenizer.id(name); id != tokenizer.unk_id()) masking.mask = id;
+  require(masking.mask >= 0, ErrorCode::invalid_argument, kTrainingDataOrigin,
+          "the vocabulary has no mask token, [MASK] or <mask>");
+  const SpecialTokens& special = encoding.tokens.special;
+  for (const int32_t id : {special.bos, special.eos, special.pad, special.unk, masking.mask})
+    if (id >= 0) masking.kept.push_back(id);
+  return masking;
+}
+
 }  // namespace
 
 PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tokenizer,
@@ -73,6 +106,7 @@ PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tok
   validate(options);
   PairEncoding encoding(tokens_of(model, tokenizer), model.spec().vocabulary);
   encoding.chat_loss = options.chat_loss;
+  encoding.labels = {model.labels(), model.spec().head.kind == EncoderHead::token};
   if (tokenizer) {
     encoding.tokenizer = tokenizer;
     encoding.vocabulary = tokenizer->vocab_size();
@@ -102,6 +136,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   validate(options);
   require_argument(train != nullptr || !options.batch_fit, kTrainingDataOrigin, "batch_fit",
                    " needs a training corpus; a program that gives batches chooses their sizes");
+  check_forms(spec, train, valid);
   for (const TextCorpus* corpus : {train, valid})
     require(corpus == nullptr || !spec.has_encoder() ||
                 (!corpus->monolingual() && !corpus->has_chats()),
@@ -110,8 +145,9 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
                 ? "conversations train a decoder-lm; an encoder-decoder needs pairs"
                 : "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
   const bool cuts = options.long_lines == LongLines::window;
-  require_argument(!cuts || !spec.has_encoder(), kTrainingDataOrigin, "long_lines",
-                   " is window, which is for a decoder-lm; an encoder-decoder needs whole pairs");
+  require_argument(!cuts || sequence_form(spec) == SequenceForm::decoder_only, kTrainingDataOrigin,
+                   "long_lines",
+                   " is window, which is for a decoder-lm; other models need whole texts");
   require_argument(!cuts || train == nullptr || train->monolingual(), kTrainingDataOrigin,
                    "long_lines",
                    " is window, which is for text without a source; the training corpus has pairs");
@@ -132,6 +168,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
       // A pair must fit a batch, so that a small budget cannot be exceeded by one long pair.
       .batch_tokens = options.batch_fit ? kAnyBatch : static_cast<int32_t>(options.batch_tokens),
       .answers_apart = answers_apart(options.objective)};
+  if (lengths.form == SequenceForm::masked) lengths.masking = masking_of(encoding, spec, options);
   TrainingData data;
   TokenizedCorpusOptions filters = lengths;
   filters.max_length_ratio = options.max_length_ratio;
@@ -203,6 +240,11 @@ void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOpti
                 (data.tokenizer && !data.valid_sources.empty()),
             ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " needs a tokenizer and the validation sentences as text");
+  for (const std::string& metric : options.valid_metrics)
+    require_argument(spec.architecture != Architecture::encoder ||
+                         !metric_named(metric, kTrainingDataOrigin).needs_translations(),
+                     kTrainingDataOrigin, "valid_metrics", " has ", metric,
+                     ", which is of generated texts; the model is an encoder");
   for (const std::string& metric : options.valid_metrics)
     require_argument(metric_named(metric, kTrainingDataOrigin).needs != MetricNeeds::objective ||
                          metric_index(*objective, metric).has_value(),

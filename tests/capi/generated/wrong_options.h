@@ -69,6 +69,13 @@
   wrong("relative_buckets", relative_buckets, -1) \
   wrong("relative_distance", relative_distance, -1) \
   wrong("separate_output", separate_output, 2) \
+  wrong("encoder_class", encoder_class, 99) \
+  wrong("encoder_head", encoder_head, 99) \
+  wrong("labels", labels, -1) \
+  wrong("token_types", token_types, -1) \
+  wrong("classifier_dropout", classifier_dropout, -1) \
+  wrong("classifier_dropout", classifier_dropout, NAN) \
+  wrong("pooler", pooler, 2) \
   wrong("precision", precision, 99) \
   /* the end */
 
@@ -112,6 +119,8 @@
   wrong("teacher_temperature", teacher_temperature, -1) \
   wrong("teacher_temperature", teacher_temperature, NAN) \
   wrong("objective", objective, 99) \
+  wrong("mask_probability", mask_probability, -1) \
+  wrong("mask_probability", mask_probability, NAN) \
   wrong("dpo_beta", dpo_beta, -1) \
   wrong("dpo_beta", dpo_beta, NAN) \
   wrong("dpo_label_smoothing", dpo_label_smoothing, -1) \

@@ -87,6 +87,7 @@ trafo_model* fresh_adapted(int state);
 trafo_corpus* fresh_preferences(void);         /* of two pairs of answers */
 trafo_model* fresh_language_model(void);       // without an encoder
 trafo_model* fresh_prepared_model(void);       /* the same, for inference */
+trafo_model* fresh_encoder(void);              /* with three labels of texts */
 trafo_generator* fresh_generator(int started); /* 1: with a sequence in flight */
 const char* fresh_path(void);                  /* of nothing yet */
 const trafo_string_view* good_lines(void);

@@ -57,6 +57,7 @@ NULL = {
     "trafo_list_checkpoints.updates": "refused",  # with a capacity of 8
     "trafo_trainer_new.run_directory": "accepted",  # with length 0
     "trafo_trainer_new_in_group.run_directory": "accepted",
+    "trafo_model_classify_ids.types": "accepted", "trafo_model_classify.second": "accepted",
     # Their corpora have text, and Marian's directory has a tokenizer.
     "trafo_trainer_new.tokenizer": "refused", "trafo_model_export.tokenizer": "refused",
     "trafo_trainer_new_in_group.train": "accepted",
@@ -168,6 +169,11 @@ GOOD = {
                                          "handles": ("@", "trafo_corpus")},
     "trafo_score_text.model": {"field": "trafo_model *model, *model_v;", "good": "@ = @_v = fresh_language_model();",
                                "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")},
+    **{f"trafo_model_{call}.model": {
+        "field": f"{const}trafo_model *model; trafo_model *model_v;", "good": "@ = @_v = fresh_encoder();",
+        "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")}
+       for call, const in [("classify", ""), ("classify_ids", ""), ("get_label", "const "), ("with_head", "const ")]},
+    "trafo_model_classify.second": "good_lines", "trafo_model_with_head.labels": "good_lines",
     "trafo_generator_new.model": {"field": "trafo_model *model, *model_v;", "good": "@ = @_v = fresh_prepared_model();",
                                   "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")},
     **{f"trafo_generator_{call}.generator": {
@@ -284,6 +290,7 @@ ARRAYS = {
     "trafo_model_save_adapter.directory": path("fresh_path()", "directory_length"),
     "trafo_model_import.directory": path("w.files.import", "directory_length"),
     "trafo_trainer_new.run_directory": {"good": "@ = NULL;"},
+    "trafo_model_classify_ids.types": {"good": "@ = NULL;"},
     "trafo_trainer_new_in_group.run_directory": {"good": "@ = NULL;"},
     "trafo_group_id_new.id": {"store": "uint8_t @[TRAFO_GROUP_ID_BYTES]", "good": "@ = @_v;"},
     "trafo_group_new.id": {"store": "uint8_t @[TRAFO_GROUP_ID_BYTES]",
@@ -315,7 +322,8 @@ VALUES = {
     "dim1": "1", "keep_dim": "0", "transpose_a": "0", "transpose_b": "0", "causal": "0", "epsilon": "1e-5", "scale": "1",
     "factor": "2", "theta": "10000", "heads": "1", "kv_heads": "0", "head_dim": "2", "activation": "TRAFO_GELU",
     "start": "0", "stop": "1", "rank": "1", **{rank: "0" for rank in HYPOTHESIS_RANKS}, "capacity": "8", "index": "0", "id": "5",
-    "add_generation_prompt": "1", "threads": "2", "share": "1", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1", "device": "TRAFO_DEVICE_CPU", "code": "1",
+    "add_generation_prompt": "1", "threads": "2", "share": "1", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1",
+    "normalize": "1", "pooling": "TRAFO_POOLING_MEAN", "head": "TRAFO_ENCODER_HEAD_SEQUENCE", "device": "TRAFO_DEVICE_CPU", "code": "1",
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
     "trafo_metric_score.metric": "TRAFO_METRIC_BLEU", "seed": "1", "identity": "7", "pairs": "3",
     "max_updates": "1", "update": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
@@ -330,6 +338,8 @@ VALUES = {
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_corpus_new_preferences.count": "3", "trafo_corpus_new_labelled.count": "2", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_score_text.count": "3",
     "trafo_translate_ids.count": "3", "trafo_force_decode_ids.count": "3", "trafo_corpus_new_ids.count": "3",
+    "trafo_model_embed.count": "3", "trafo_model_embed_ids.count": "3", "trafo_model_classify.count": "3",
+    "trafo_model_classify_ids.count": "3", "trafo_model_with_head.count": "3",
     "trafo_model_hidden_states_ids.count": "3", "trafo_model_logits_ids.count": "3",
     "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_metric_score.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
     "frozen_count": "1", "trafo_generator_start.count": "3", "trafo_generator_start_ids.count": "3", "kept_sequences": "1", "sequence": "0",
@@ -359,8 +369,8 @@ def value(function, name, ctype):
 
 
 # Options, ops and structs of schema/ are sorted by their types; these are the others, and exceptions.
-ENUMS = {"bits", "copy", "device", "distribution", "format", "metric", "precision", "unit", "weights", "which"}
-FLAGS = {"add_generation_prompt", "keep_graphs", "lowercase", "recorded", "recording", "requires_grad"}
+ENUMS = {"bits", "copy", "device", "distribution", "format", "head", "metric", "pooling", "precision", "unit", "weights", "which"}
+FLAGS = {"add_generation_prompt", "keep_graphs", "lowercase", "normalize", "recorded", "recording", "requires_grad"}
 ANY = {"code", "dropout_id", "first_line", "identity", "ignore_label", "step"}
 INDEXES = {"index", "id", "eos", "sequence"}
 COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "stop_count", "stop_token_count",

@@ -291,6 +291,20 @@ trafo_model* fresh_language_model(void) {
   must(trafo_model_new(w.context, &config, 1, &model));
   return model;
 }
+trafo_model* fresh_encoder(void) {
+  trafo_model* model = NULL;
+  trafo_model_config config = w.config;
+  config.architecture = TRAFO_ENCODER;
+  config.pre_norm = 0;
+  config.encoder_head = TRAFO_ENCODER_HEAD_SEQUENCE;
+  config.labels = 3;
+  config.token_types = 2;
+  must(trafo_model_new(w.context, &config, 1, &model));
+  must(trafo_model_set_special_tokens(
+      model, &(trafo_special_tokens){TRAFO_TOKEN_UNK, TRAFO_TOKEN_BOS, TRAFO_TOKEN_EOS, -1}, NULL,
+      0));
+  return model;
+}
 trafo_model* fresh_prepared_model(void) {
   trafo_model* model = fresh_language_model();
   must(trafo_model_set_special_tokens(

@@ -14,13 +14,13 @@ constexpr const char* kBeginSourceWords[] = {"off", "on", "model"};
 constexpr const char* kEndSourceWords[] = {"off", "on", "model"};
 constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl", "chat", "csv"};
 constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
-constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
+constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm", "encoder"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
 constexpr const char* kTransformerNormWords[] = {"post", "pre"};
 constexpr const char* kLrDecayWords[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
 constexpr const char* kOptimizerWords[] = {"adamw|adam", "sgd", "muon", "lion"};
 constexpr const char* kOptimizerStatesWords[] = {"fp32", "8bit"};
-constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo", "orpo", "kto"};
+constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo", "orpo", "kto", "classification", "masked-lm"};
 constexpr const char* kCommunicationDtypeWords[] = {"fp32|float32", "bf16|bfloat16"};
 constexpr const char* kEarlyStoppingOnWords[] = {"first", "any", "all"};
 constexpr const char* kRecomputeWords[] = {"none", "selective", "full"};
@@ -140,8 +140,8 @@ constexpr SettingSpec kSpecs[] = {
      "tiny student-tiny small iwslt base big lm gpt2 llama qwen3", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::choice,
      [](Values& v) -> Slot { return &v.program.task; }, {}, kTaskWords},
     {"arch", "", "Model", "NAME",
-     "encoder-decoder or decoder-lm (default by task)",
-     "encoder-decoder decoder-lm", 1, 1, true, true, nullptr, SettingSource::model, SettingKind::choice,
+     "encoder-decoder, decoder-lm or encoder (default by task)",
+     "encoder-decoder decoder-lm encoder", 1, 1, true, true, nullptr, SettingSource::model, SettingKind::choice,
      [](Values& v) -> Slot { return &v.model.architecture; }, {}, kArchWords},
     {"transformer-ffn-activation", "--activation-fn", "Model", "NAME",
      "relu, gelu, swish or gelu-erf (default by task)",
@@ -292,9 +292,13 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.teacher_temperature; }, {"above 0 and below 1000000", 0, 1000000, false, false, false}, {}},
     {"objective", "", "Training", "NAME",
-     "cross-entropy; or of preferences dpo, orpo or kto: --train-sets has prompts, chosen and rejected answers (default cross-entropy)",
-     "cross-entropy dpo orpo kto", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
+     "cross-entropy; of preferences dpo, orpo or kto: --train-sets has prompts, chosen and rejected answers; classification: labels of texts or tokens, for an encoder; masked-lm: masked tokens of plain text, for an encoder (default cross-entropy)",
+     "cross-entropy dpo orpo kto classification masked-lm", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.objective; }, {}, kObjectiveWords},
+    {"mask-probability", "", "Training", "P",
+     "of masked-lm: share of the tokens of a text that are predicted, at least one (default 0.15)",
+     "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.mask_probability; }, {"above 0 and at most 1", 0, 1, false, true, false}, {}},
     {"dpo-beta", "", "Training", "B",
      "of dpo: the reward of an answer is B times the log of its probability relative to the reference (default 0.1)",
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
@@ -400,8 +404,8 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.save_freq; }, {}, {}},
     {"valid-metrics", "", "Validation and checkpoints", "NAME ...",
-     "of bleu, chrf, ter, ce-mean-words, reward-accuracy, reward-margin; the first one decides (default bleu chrf ce-mean-words)",
-     "bleu chrf ter ce-mean-words reward-accuracy reward-margin", 1, 16, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     "of bleu, chrf, ter, ce-mean-words, reward-accuracy, reward-margin, accuracy; the first one decides (default bleu chrf ce-mean-words)",
+     "bleu chrf ter ce-mean-words reward-accuracy reward-margin accuracy", 1, 16, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return Metrics{&v.trainer.valid_metrics, &v.trainer.first_metric}; }, {}, {}},
     {"beam-size", "-b,--beam", "Validation and checkpoints", "N",
      "beam of validation; 1: greedy (default 1)",
@@ -590,9 +594,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 114); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(114, 17); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(131, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 115); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(115, 17); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(132, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -638,6 +642,7 @@ std::span<const MemberFlag> member_flags() {
       {"learning_rate", "--learn-rate"},
       {"log_freq", "--disp-freq"},
       {"long_lines", "--long-lines"},
+      {"mask_probability", "--mask-probability"},
       {"max_length", "--max-length"},
       {"max_length_ratio", "--max-length-ratio"},
       {"maxi_batch", "--maxi-batch"},
@@ -701,7 +706,7 @@ std::span<const MemberFlag> decoding_member_flags() {
 }
 
 std::span<const Architecture> architectures() {
-  static constexpr Architecture kArchitectures[] = {{"encoder-decoder", true}, {"decoder-lm", false}};
+  static constexpr Architecture kArchitectures[] = {{"encoder-decoder", true}, {"decoder-lm", false}, {"encoder", false}};
   return kArchitectures;
 }
 
@@ -709,12 +714,14 @@ std::span<const ObjectiveSpec> objectives() {
   static constexpr int32_t kDpoMetrics[] = {TRAFO_METRIC_REWARD_ACCURACY, TRAFO_METRIC_REWARD_MARGIN, TRAFO_METRIC_CE};
   static constexpr int32_t kOrpoMetrics[] = {TRAFO_METRIC_REWARD_ACCURACY, TRAFO_METRIC_REWARD_MARGIN, TRAFO_METRIC_CE};
   static constexpr int32_t kKtoMetrics[] = {TRAFO_METRIC_REWARD_ACCURACY, TRAFO_METRIC_REWARD_MARGIN, TRAFO_METRIC_CE};
-  static constexpr ObjectiveSpec kObjectives[] = {{"cross-entropy", "teacher", false, {}}, {"dpo", "reference", true, kDpoMetrics}, {"orpo", "none", true, kOrpoMetrics}, {"kto", "reference", true, kKtoMetrics}};
+  static constexpr int32_t kClassificationMetrics[] = {TRAFO_METRIC_ACCURACY, TRAFO_METRIC_CE};
+  static constexpr int32_t kMaskedLmMetrics[] = {TRAFO_METRIC_CE};
+  static constexpr ObjectiveSpec kObjectives[] = {{"cross-entropy", "teacher", false, {}}, {"dpo", "reference", true, kDpoMetrics}, {"orpo", "none", true, kOrpoMetrics}, {"kto", "reference", true, kKtoMetrics}, {"classification", "none", false, kClassificationMetrics}, {"masked-lm", "none", false, kMaskedLmMetrics}};
   return kObjectives;
 }
 
 std::span<const ObjectiveSetting> objective_settings() {
-  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}, {Setting::orpo_beta, TRAFO_OBJECTIVE_ORPO}, {Setting::kto_beta, TRAFO_OBJECTIVE_KTO}, {Setting::kto_desirable_weight, TRAFO_OBJECTIVE_KTO}, {Setting::kto_undesirable_weight, TRAFO_OBJECTIVE_KTO}};
+  static constexpr ObjectiveSetting kSettings[] = {{Setting::mask_probability, TRAFO_OBJECTIVE_MASKED_LM}, {Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}, {Setting::orpo_beta, TRAFO_OBJECTIVE_ORPO}, {Setting::kto_beta, TRAFO_OBJECTIVE_KTO}, {Setting::kto_desirable_weight, TRAFO_OBJECTIVE_KTO}, {Setting::kto_undesirable_weight, TRAFO_OBJECTIVE_KTO}};
   return kSettings;
 }
 
@@ -727,13 +734,15 @@ std::span<const OptimizerSetting> optimizer_settings() {
 }
 
 std::span<const MetricSpec> metric_specs() {
-  static constexpr MetricSpec kMetrics[] = {{"bleu", "BLEU", "bleu", TRAFO_METRIC_BLEU, 2, false, true}, {"chrf", "chrF", "chrf", TRAFO_METRIC_CHRF, 2, false, true}, {"ter", "TER", "ter", TRAFO_METRIC_TER, 2, true, true}, {"ce-mean-words", "cross-entropy", "ce", TRAFO_METRIC_CE, 4, true, false}, {"reward-accuracy", "reward accuracy", "acc", TRAFO_METRIC_REWARD_ACCURACY, 4, false, false}, {"reward-margin", "reward margin", "margin", TRAFO_METRIC_REWARD_MARGIN, 4, false, false}};
+  static constexpr MetricSpec kMetrics[] = {{"bleu", "BLEU", "bleu", TRAFO_METRIC_BLEU, 2, false, true}, {"chrf", "chrF", "chrf", TRAFO_METRIC_CHRF, 2, false, true}, {"ter", "TER", "ter", TRAFO_METRIC_TER, 2, true, true}, {"ce-mean-words", "cross-entropy", "ce", TRAFO_METRIC_CE, 4, true, false}, {"reward-accuracy", "reward accuracy", "acc", TRAFO_METRIC_REWARD_ACCURACY, 4, false, false}, {"reward-margin", "reward margin", "margin", TRAFO_METRIC_REWARD_MARGIN, 4, false, false}, {"accuracy", "accuracy", "acc", TRAFO_METRIC_ACCURACY, 4, false, false}};
   return kMetrics;
 }
 
 std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   static constexpr const char* kQkNormTexts[] = {"none", "head", "head-after-rotary", "whole"};
   static constexpr const char* kRopeScalingTexts[] = {"llama3", "yarn"};
+  static constexpr const char* kEncoderClassTexts[] = {"bert", "roberta", "xlm-roberta"};
+  static constexpr const char* kEncoderHeadTexts[] = {"none", "masked-lm", "sequence", "token"};
   std::vector<FurtherOption> found;
   if (c.fairseq_positions != 0) found.push_back({"fairseq_positions", c.fairseq_positions != 0});
   if (c.learned_positions != 0) found.push_back({"learned_positions", c.learned_positions != 0});
@@ -753,6 +762,12 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   if (c.relative_buckets != 0) found.push_back({"relative_buckets", c.relative_buckets});
   if (c.relative_distance != 128) found.push_back({"relative_distance", c.relative_distance});
   if (c.separate_output != 0) found.push_back({"separate_output", c.separate_output != 0});
+  if (c.encoder_class != TRAFO_ENCODER_CLASS_BERT) found.push_back({"encoder_class", text_of_value(kEncoderClassTexts, c.encoder_class)});
+  if (c.encoder_head != TRAFO_ENCODER_HEAD_NONE) found.push_back({"encoder_head", text_of_value(kEncoderHeadTexts, c.encoder_head)});
+  if (c.labels != 0) found.push_back({"labels", c.labels});
+  if (c.token_types != 0) found.push_back({"token_types", c.token_types});
+  if (c.classifier_dropout != 0) found.push_back({"classifier_dropout", c.classifier_dropout});
+  if (c.pooler != 0) found.push_back({"pooler", c.pooler != 0});
   return found;
 }
 

@@ -84,6 +84,7 @@ enum class Setting : size_t {
   teacher_weight,
   teacher_temperature,
   objective,
+  mask_probability,
   dpo_beta,
   dpo_label_smoothing,
   orpo_beta,
@@ -156,7 +157,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 137;
+inline constexpr size_t kSettingCount = 138;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

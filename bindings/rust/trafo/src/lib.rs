@@ -157,6 +157,7 @@ mod context;
 mod data;
 mod device;
 mod embed;
+mod encoder;
 mod enums;
 mod error;
 mod evaluation;
@@ -192,9 +193,10 @@ pub use compression::sparsify::SparsifyOptions;
 pub use context::{Context, ContextOptions};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
+pub use encoder::{Embeddings, LabelLogits};
 pub use enums::{
-    CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop,
-    Work,
+    CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization,
+    Pooling, Stop, Work,
 };
 pub use error::{Error, Result};
 pub use evaluation::{

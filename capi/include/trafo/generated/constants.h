@@ -2,6 +2,10 @@
 #ifndef TRAFO_GENERATED_CONSTANTS_H
 #define TRAFO_GENERATED_CONSTANTS_H
 
+/* How the hidden states of a text become one vector. */
+#define TRAFO_POOLING_MEAN  0 /* The mean over all tokens, the special ones included. */
+#define TRAFO_POOLING_FIRST 1 /* The hidden state of the first token. */
+
 /* Activations of feed-forward layers. */
 #define TRAFO_RELU     0 /* max(x, 0). */
 #define TRAFO_GELU     1 /* GELU, tanh form. */
@@ -41,6 +45,8 @@
 /* T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with relative_buckets
  * and RMS norm. */
 #define TRAFO_EXPORT_HF_T5         11
+/* BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder. */
+#define TRAFO_EXPORT_HF_BERT       12
 
 /* How an export stores matrices. */
 #define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others. */

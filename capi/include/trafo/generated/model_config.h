@@ -5,6 +5,8 @@
 /* Kinds of models. */
 #define TRAFO_ENCODER_DECODER 0 /* Encoder and decoder with cross-attention. */
 #define TRAFO_DECODER_LM      1 /* `source <eos> target <eos>` in one causal stream. */
+/* A bidirectional stream of one text, or of two, with a head for labels or masked tokens, as BERT. */
+#define TRAFO_ENCODER         2
 
 /* The norm of a model. */
 #define TRAFO_NORM_LAYER 0 /* Layer norm. */
@@ -32,6 +34,17 @@
 #define TRAFO_ROPE_SCALING_LLAMA3 0 /* By the turns of a pair in the original positions, as in Llama 3.1. */
 /* By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071). */
 #define TRAFO_ROPE_SCALING_YARN   1
+
+/* The classes of transformers that an encoder is imported from and exported to. They compute the same. The names of their weights and the first position differ. */
+#define TRAFO_ENCODER_CLASS_BERT        0 /* BertModel and its heads. */
+#define TRAFO_ENCODER_CLASS_ROBERTA     1 /* RobertaModel and its heads. */
+#define TRAFO_ENCODER_CLASS_XLM_ROBERTA 2 /* XLMRobertaModel and its heads. */
+
+/* What an encoder computes of its hidden states. */
+#define TRAFO_ENCODER_HEAD_NONE      0 /* Nothing. */
+#define TRAFO_ENCODER_HEAD_MASKED_LM 1 /* Logits over the vocabulary, one row for each token. */
+#define TRAFO_ENCODER_HEAD_SEQUENCE  2 /* Logits over the labels, one row for each text. */
+#define TRAFO_ENCODER_HEAD_TOKEN     3 /* Logits over the labels, one row for each token. */
 
 typedef struct trafo_model_config {
   size_t struct_size;
@@ -108,6 +121,11 @@ typedef struct trafo_model_config {
   int64_t relative_buckets;
   /* Distance in tokens from which on all keys have the last bucket, with relative_buckets; above half of them. Default 128. */
   int64_t relative_distance;
+  int64_t labels; /* Labels of an encoder with a head for texts or tokens. Default 0. */
+  /* Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to those
+   * of the second text of a pair, if there is one. 0: there is no table. Default 0. */
+  int64_t token_types;
+  double classifier_dropout; /* Dropout of the vectors that the classifier of an encoder reads. Default 0. */
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
@@ -149,11 +167,15 @@ typedef struct trafo_model_config {
   /* 1: a model with relative_buckets and tied_embeddings has an output matrix that is not the embedding of source and target,
    * as T5 1.1 and mT5 have. Default 0. */
   int32_t separate_output;
+  int32_t encoder_class; /* TRAFO_ENCODER_CLASS_*. Class of an encoder that exports write. Default TRAFO_ENCODER_CLASS_BERT. */
+  int32_t encoder_head; /* TRAFO_ENCODER_HEAD_*. Head of an encoder. Default TRAFO_ENCODER_HEAD_NONE. */
+  /* 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go
+   * through. A head for texts always has one. Default 0. */
+  int32_t pooler;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:
    * matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
-  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

@@ -22,10 +22,13 @@
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
 
 /* The function that training minimises. */
-#define TRAFO_OBJECTIVE_CROSS_ENTROPY 0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
-#define TRAFO_OBJECTIVE_DPO           1 /* Direct Preference Optimization, on preference pairs. */
-#define TRAFO_OBJECTIVE_ORPO          2 /* Odds Ratio Preference Optimization, on preference pairs, without a reference. */
-#define TRAFO_OBJECTIVE_KTO           3 /* Kahneman-Tversky Optimization, on labelled answers or preference pairs. */
+#define TRAFO_OBJECTIVE_CROSS_ENTROPY  0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
+#define TRAFO_OBJECTIVE_DPO            1 /* Direct Preference Optimization, on preference pairs. */
+#define TRAFO_OBJECTIVE_ORPO           2 /* Odds Ratio Preference Optimization, on preference pairs, without a reference. */
+#define TRAFO_OBJECTIVE_KTO            3 /* Kahneman-Tversky Optimization, on labelled answers or preference pairs. */
+#define TRAFO_OBJECTIVE_CLASSIFICATION 4 /* Cross-entropy of the labels that the head of an encoder gives to texts or tokens. */
+/* Cross-entropy of masked tokens, in an encoder with the head masked-lm, on plain text. */
+#define TRAFO_OBJECTIVE_MASKED_LM      5
 
 /* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
@@ -66,7 +69,8 @@
 #define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
 #define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO and ORPO: share of the pairs whose chosen answer has the higher reward. Of KTO: share of the answers whose reward is on the right side of the KL term. */
 #define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO, ORPO and KTO: difference between the mean rewards of chosen and rejected answers. */
-#define TRAFO_METRIC_COUNT 6 /* metrics that this release knows */
+#define TRAFO_METRIC_ACCURACY 64 /* bit: Of classification: share of the labels that have the highest logit. */
+#define TRAFO_METRIC_COUNT 7 /* metrics that this release knows */
 
 typedef struct trafo_trainer_options {
   size_t struct_size;
@@ -111,6 +115,9 @@ typedef struct trafo_trainer_options {
   double teacher_weight;
   /* The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1. */
   double teacher_temperature;
+  /* Of masked-lm: the share of the tokens of a text that are predicted, at least one. Of these, 80 % become the mask token, 10
+   * % a random token, and 10 % stay. Default 0.15. */
+  double mask_probability;
   /* Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The higher, the
    * closer the model stays to the reference. Default 0.1. */
   double dpo_beta;
@@ -158,7 +165,7 @@ typedef struct trafo_trainer_options {
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
   /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or
-   * answer in place of each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
+   * answer in place of each label. Only cross-entropy has label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
   int32_t objective;
   /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
    * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64

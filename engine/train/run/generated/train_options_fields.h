@@ -38,6 +38,7 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "teacher_weight", .fixed = true, .phase = true, .low = 0, .high = 1}, o.teacher_weight);
   visit(OptionField{.name = "teacher_temperature", .fixed = true, .phase = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.teacher_temperature);
   visit(OptionField{.name = "objective", .fixed = true, .phase = true}, o.objective);
+  visit(OptionField{.name = "mask_probability", .fixed = true, .phase = true, .low = 0, .high = 1, .low_inside = false}, o.mask_probability);
   visit(OptionField{.name = "dpo_beta", .fixed = true, .phase = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.dpo_beta);
   visit(OptionField{.name = "dpo_label_smoothing", .fixed = true, .phase = true, .low = 0, .high = 0.5, .high_inside = false}, o.dpo_label_smoothing);
   visit(OptionField{.name = "orpo_beta", .fixed = true, .phase = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.orpo_beta);

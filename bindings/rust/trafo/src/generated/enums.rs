@@ -1,4 +1,25 @@
 // Written by scripts/generate_options.py from schema/enums.toml: change that.
+/// How the hidden states of a text become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// The mean over all tokens, the special ones included.
+    Mean,
+    /// The hidden state of the first token.
+    First,
+}
+impl Pooling {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            Pooling::Mean => sys::TRAFO_POOLING_MEAN,
+            Pooling::First => sys::TRAFO_POOLING_FIRST,
+        }
+    }
+}
+named! { Pooling:
+    Mean = "mean",
+    First = "first",
+}
 /// Models of other programs that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -28,6 +49,8 @@ pub enum ExportFormat {
     /// T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with
     /// relative_buckets and RMS norm.
     HfT5,
+    /// BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder.
+    HfBert,
 }
 impl ExportFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -44,6 +67,7 @@ impl ExportFormat {
             ExportFormat::HfMbart => sys::TRAFO_EXPORT_HF_MBART,
             ExportFormat::HfBart => sys::TRAFO_EXPORT_HF_BART,
             ExportFormat::HfT5 => sys::TRAFO_EXPORT_HF_T5,
+            ExportFormat::HfBert => sys::TRAFO_EXPORT_HF_BERT,
         }
     }
 }
@@ -60,6 +84,7 @@ named! { ExportFormat:
     HfMbart = "hf-mbart" | "hf_mbart",
     HfBart = "hf-bart" | "hf_bart",
     HfT5 = "hf-t5" | "hf_t5",
+    HfBert = "hf-bert" | "hf_bert",
 }
 /// How an export stores matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -7,17 +7,21 @@ pub enum Architecture {
     EncoderDecoder,
     /// `source <eos> target <eos>` in one causal stream.
     DecoderLm,
+    /// A bidirectional stream of one text, or of two, with a head for labels or masked tokens, as BERT.
+    Encoder,
 }
 impl Architecture {
     pub(crate) fn as_raw(self) -> i32 {
         match self {
             Architecture::EncoderDecoder => sys::TRAFO_ENCODER_DECODER,
             Architecture::DecoderLm => sys::TRAFO_DECODER_LM,
+            Architecture::Encoder => sys::TRAFO_ENCODER,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_DECODER_LM => Architecture::DecoderLm,
+            sys::TRAFO_ENCODER => Architecture::Encoder,
             _ => Architecture::EncoderDecoder,
         }
     }
@@ -25,6 +29,7 @@ impl Architecture {
 named! { Architecture:
     EncoderDecoder = "encoder-decoder" | "encoder_decoder",
     DecoderLm = "decoder-lm" | "decoder_lm",
+    Encoder = "encoder",
 }
 /// The norm of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,6 +182,76 @@ named! { RopeScaling:
     Llama3 = "llama3",
     Yarn = "yarn",
 }
+/// The classes of transformers that an encoder is imported from and exported to. They compute the same. The names of
+/// their weights and the first position differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EncoderClass {
+    /// BertModel and its heads.
+    Bert,
+    /// RobertaModel and its heads.
+    Roberta,
+    /// XLMRobertaModel and its heads.
+    XlmRoberta,
+}
+impl EncoderClass {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            EncoderClass::Bert => sys::TRAFO_ENCODER_CLASS_BERT,
+            EncoderClass::Roberta => sys::TRAFO_ENCODER_CLASS_ROBERTA,
+            EncoderClass::XlmRoberta => sys::TRAFO_ENCODER_CLASS_XLM_ROBERTA,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_ENCODER_CLASS_ROBERTA => EncoderClass::Roberta,
+            sys::TRAFO_ENCODER_CLASS_XLM_ROBERTA => EncoderClass::XlmRoberta,
+            _ => EncoderClass::Bert,
+        }
+    }
+}
+named! { EncoderClass:
+    Bert = "bert",
+    Roberta = "roberta",
+    XlmRoberta = "xlm-roberta" | "xlm_roberta",
+}
+/// What an encoder computes of its hidden states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EncoderHead {
+    /// Nothing.
+    None,
+    /// Logits over the vocabulary, one row for each token.
+    MaskedLm,
+    /// Logits over the labels, one row for each text.
+    Sequence,
+    /// Logits over the labels, one row for each token.
+    Token,
+}
+impl EncoderHead {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            EncoderHead::None => sys::TRAFO_ENCODER_HEAD_NONE,
+            EncoderHead::MaskedLm => sys::TRAFO_ENCODER_HEAD_MASKED_LM,
+            EncoderHead::Sequence => sys::TRAFO_ENCODER_HEAD_SEQUENCE,
+            EncoderHead::Token => sys::TRAFO_ENCODER_HEAD_TOKEN,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_ENCODER_HEAD_MASKED_LM => EncoderHead::MaskedLm,
+            sys::TRAFO_ENCODER_HEAD_SEQUENCE => EncoderHead::Sequence,
+            sys::TRAFO_ENCODER_HEAD_TOKEN => EncoderHead::Token,
+            _ => EncoderHead::None,
+        }
+    }
+}
+named! { EncoderHead:
+    None = "none",
+    MaskedLm = "masked-lm" | "masked_lm",
+    Sequence = "sequence",
+    Token = "token",
+}
 model_config! {
     /// Kind of model. Default [`Architecture::EncoderDecoder`].
     architecture: Architecture = Architecture::as_raw, Architecture::from_raw;
@@ -317,6 +392,20 @@ model_config! {
     /// Whether a model with `relative_buckets` and `tied_embeddings` has an output matrix that is not the embedding of
     /// source and target, as T5 1.1 and mT5 have. Default false.
     separate_output: bool = i32::from, from_flag;
+    /// Class of an encoder that exports write. Default [`EncoderClass::Bert`].
+    encoder_class: EncoderClass = EncoderClass::as_raw, EncoderClass::from_raw;
+    /// Head of an encoder. Default [`EncoderHead::None`].
+    encoder_head: EncoderHead = EncoderHead::as_raw, EncoderHead::from_raw;
+    /// Labels of an encoder with a head for texts or tokens. Default 0.
+    labels: usize = to_count, from_i64;
+    /// Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second
+    /// one to those of the second text of a pair, if there is one. 0: there is no table. Default 0.
+    token_types: usize = to_count, from_i64;
+    /// Dropout of the vectors that the classifier of an encoder reads. Default 0.
+    classifier_dropout: f64 = same, same;
+    /// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
+    /// embeddings do not go through. A head for texts always has one. Default false.
+    pooler: bool = i32::from, from_flag;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can
     /// multiply in bfloat16: matmul_precision of trafo_context_options. Not part of the model's file. Default

@@ -16,9 +16,11 @@ pub enum Metric {
     RewardAccuracy,
     /// Of DPO, ORPO and KTO: difference between the mean rewards of chosen and rejected answers.
     RewardMargin,
+    /// Of classification: share of the labels that have the highest logit.
+    Accuracy,
 }
 impl Metric {
-    const ALL: [Metric; 6] = [Metric::Bleu, Metric::Chrf, Metric::Ter, Metric::Ce, Metric::RewardAccuracy, Metric::RewardMargin];
+    const ALL: [Metric; 7] = [Metric::Bleu, Metric::Chrf, Metric::Ter, Metric::Ce, Metric::RewardAccuracy, Metric::RewardMargin, Metric::Accuracy];
     pub(crate) fn bit(self) -> i32 {
         match self {
             Metric::Bleu => sys::TRAFO_METRIC_BLEU,
@@ -27,6 +29,7 @@ impl Metric {
             Metric::Ce => sys::TRAFO_METRIC_CE,
             Metric::RewardAccuracy => sys::TRAFO_METRIC_REWARD_ACCURACY,
             Metric::RewardMargin => sys::TRAFO_METRIC_REWARD_MARGIN,
+            Metric::Accuracy => sys::TRAFO_METRIC_ACCURACY,
         }
     }
 }
@@ -37,6 +40,7 @@ named! { Metric:
     Ce = "ce-mean-words",
     RewardAccuracy = "reward-accuracy",
     RewardMargin = "reward-margin",
+    Accuracy = "accuracy",
 }
 /// How the learning rate goes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,6 +160,10 @@ pub enum Objective {
     Orpo,
     /// Kahneman-Tversky Optimization, on labelled answers or preference pairs.
     Kto,
+    /// Cross-entropy of the labels that the head of an encoder gives to texts or tokens.
+    Classification,
+    /// Cross-entropy of masked tokens, in an encoder with the head masked-lm, on plain text.
+    MaskedLm,
 }
 impl Objective {
     pub(crate) fn as_raw(self) -> i32 {
@@ -164,6 +172,8 @@ impl Objective {
             Objective::Dpo => sys::TRAFO_OBJECTIVE_DPO,
             Objective::Orpo => sys::TRAFO_OBJECTIVE_ORPO,
             Objective::Kto => sys::TRAFO_OBJECTIVE_KTO,
+            Objective::Classification => sys::TRAFO_OBJECTIVE_CLASSIFICATION,
+            Objective::MaskedLm => sys::TRAFO_OBJECTIVE_MASKED_LM,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
@@ -171,6 +181,8 @@ impl Objective {
             sys::TRAFO_OBJECTIVE_DPO => Objective::Dpo,
             sys::TRAFO_OBJECTIVE_ORPO => Objective::Orpo,
             sys::TRAFO_OBJECTIVE_KTO => Objective::Kto,
+            sys::TRAFO_OBJECTIVE_CLASSIFICATION => Objective::Classification,
+            sys::TRAFO_OBJECTIVE_MASKED_LM => Objective::MaskedLm,
             _ => Objective::CrossEntropy,
         }
     }
@@ -180,6 +192,8 @@ named! { Objective:
     Dpo = "dpo",
     Orpo = "orpo",
     Kto = "kto",
+    Classification = "classification",
+    MaskedLm = "masked-lm" | "masked_lm",
 }
 /// Type in which ranks send each other the gradient of a lane. Sums are float32 under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -460,8 +474,11 @@ trainer_options! {
     /// The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1.
     teacher_temperature: f64 = same, same;
     /// The function that training minimises. DPO, ORPO and KTO train on preferences: a loss for each pair or answer in
-    /// place of each label, without `label_smoothing`. Default [`Objective::CrossEntropy`].
+    /// place of each label. Only cross-entropy has `label_smoothing`. Default [`Objective::CrossEntropy`].
     objective: Objective = Objective::as_raw, Objective::from_raw;
+    /// Of masked-lm: the share of the tokens of a text that are predicted, at least one. Of these, 80 % become the mask
+    /// token, 10 % a random token, and 10 % stay. Default 0.15.
+    mask_probability: f64 = same, same;
     /// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The
     /// higher, the closer the model stays to the reference. Default 0.1.
     dpo_beta: f64 = same, same;

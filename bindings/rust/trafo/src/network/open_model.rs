@@ -139,6 +139,13 @@ impl OpenModel {
         })
     }
 
+    pub(crate) fn one_tensor(
+        &self,
+        call: impl FnOnce(*mut sys::trafo_model, *mut *mut sys::trafo_tensor) -> *mut sys::trafo_error,
+    ) -> Result<Tensor> {
+        Tensor::make(&self.context, |out| call(self.raw.as_ptr(), out))
+    }
+
     pub(crate) fn two_tensors(
         &self,
         call: impl FnOnce(

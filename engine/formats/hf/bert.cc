@@ -1,0 +1,271 @@
+// The directories of BertModel, RobertaModel and XLMRobertaModel of transformers and of their heads
+// for masked tokens, texts and tokens: post-norm, learned positions, one text of the first token
+// type. The positions of RoBERTa begin after the token <pad>, 1.
+#include <algorithm>
+
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/hf/lm_files.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kRobertaPad = 1;  // positions are counted from the row after it
+constexpr int64_t kRobertaFront = kRobertaPad + 1;
+
+struct BertClass {
+  EncoderClass of_class;
+  const char *model_type, *name, *base;
+};
+constexpr BertClass kBertModels[] = {
+    {EncoderClass::bert, "bert", "Bert", "bert."},
+    {EncoderClass::roberta, "roberta", "Roberta", "roberta."},
+    {EncoderClass::xlm_roberta, "xlm-roberta", "XLMRoberta", "roberta."}};
+
+constexpr std::pair<EncoderHead, const char*> kBertHeads[] = {
+    {EncoderHead::none, "Model"},
+    {EncoderHead::masked_lm, "ForMaskedLM"},
+    {EncoderHead::sequence, "ForSequenceClassification"},
+    {EncoderHead::token, "ForTokenClassification"}};
+
+const BertClass& class_of(EncoderClass of_class) {
+  return *std::find_if(std::begin(kBertModels), std::end(kBertModels),
+                       [&](const BertClass& each) { return each.of_class == of_class; });
+}
+
+std::string class_name(const BertClass& of_class, EncoderHead head) {
+  const auto found = std::find_if(std::begin(kBertHeads), std::end(kBertHeads),
+                                  [&](const auto& each) { return each.first == head; });
+  return concat(of_class.name, found->second);
+}
+
+int64_t front_positions(EncoderClass of_class) {
+  return of_class == EncoderClass::bert ? 0 : kRobertaFront;
+}
+
+// --- writing ---
+
+Json bert_config(const HostModel& host, const ExportVocabulary& vocabulary) {
+  const ModelSpec& spec = host.spec();
+  const StackSpec& stack = spec.decoder;
+  const BertClass& of_class = class_of(spec.head.of_class);
+  Json json;
+  json["architectures"] = Json::List{class_name(of_class, spec.head.kind)};
+  json["model_type"] = of_class.model_type;
+  json["vocab_size"] = spec.vocabulary;
+  json["hidden_size"] = stack.width;
+  json["num_hidden_layers"] = stack.layers();
+  json["num_attention_heads"] = stack.attention.heads;
+  json["intermediate_size"] = stack.feed_forward.width;
+  json["hidden_act"] = activation_to_name(stack.feed_forward.activation);
+  json["hidden_dropout_prob"] = stack.dropout;
+  json["attention_probs_dropout_prob"] = stack.attention.dropout;
+  json["max_position_embeddings"] = spec.max_positions + front_positions(of_class.of_class);
+  json["type_vocab_size"] = spec.embedding.token_types;
+  json["layer_norm_eps"] = stack.norm.epsilon;
+  if (!host.model->labels().empty()) json["classifier_dropout"] = spec.head.dropout;
+  json["tie_word_embeddings"] = spec.output.tied || spec.head.kind != EncoderHead::masked_lm;
+  const SpecialTokens& tokens = vocabulary.tokens.special;
+  if (of_class.of_class == EncoderClass::bert) {
+    json["pad_token_id"] = std::max(tokens.pad, 0);
+  } else {
+    put_special_ids(vocabulary.tokens, json);
+    json["pad_token_id"] = kRobertaPad;
+  }
+  const std::vector<std::string>& labels = host.model->labels();
+  for (size_t i = 0; i < labels.size(); ++i) json["id2label"][std::to_string(i)] = labels[i];
+  for (size_t i = 0; i < labels.size(); ++i) json["label2id"][labels[i]] = i;
+  json["torch_dtype"] = "float32";
+  return json;
+}
+
+// --- reading ---
+
+EncoderHead head_of(const ConfigReader& json, const BertClass& of_class) {
+  if (!json.has("architectures")) return EncoderHead::none;
+  const std::vector<std::string> names = json.texts("architectures");
+  std::string known;
+  for (const auto& [head, suffix] : kBertHeads) {
+    const std::string name = concat(of_class.name, suffix);
+    if (names.size() == 1 && names.front() == name) return head;
+    known.append(known.empty() ? "" : ", ").append(name);
+  }
+  fail(ErrorCode::unsupported, kOrigin, json.label(), ": architectures is ",
+       names.empty() ? "empty" : names.front().substr(0, 64), "; there are ", known);
+}
+
+std::vector<std::string> labels_of(const ConfigReader& json) {
+  constexpr int64_t kUsualLabels = 2;  // of transformers
+  std::vector<std::string> labels;
+  if (json.has("id2label")) {
+    const ConfigReader names = json.inside("id2label");
+    for (int64_t i = 0; names.has(std::to_string(i).c_str()); ++i)
+      labels.push_back(names.text(std::to_string(i).c_str()));
+    require(!labels.empty(), ErrorCode::corrupt_file, kOrigin, names.label(), " has no label 0");
+    return labels;
+  }
+  const int64_t count =
+      json.has("num_labels") ? json.integer("num_labels", 1, limits::kVocabulary) : kUsualLabels;
+  for (int64_t i = 0; i < count; ++i) labels.push_back(concat("LABEL_", i));
+  return labels;
+}
+
+void check_settings_of(const ConfigReader& json, const BertClass& of_class) {
+  for (const char* key : {"is_decoder", "add_cross_attention"}) json.demand(key, false, false);
+  if (json.has("position_embedding_type"))
+    require(json.text("position_embedding_type") == "absolute", ErrorCode::unsupported, kOrigin,
+            json.label(), ": position_embedding_type is ",
+            json.text("position_embedding_type").substr(0, 64), "; there is absolute");
+  if (json.has("pruned_heads"))
+    require(!json.inside("pruned_heads").has("0"), ErrorCode::unsupported, kOrigin, json.label(),
+            ": pruned_heads is not supported");
+  constexpr const char* kProblem = "problem_type";
+  if (json.has(kProblem))
+    require(json.text(kProblem) == "single_label_classification", ErrorCode::unsupported, kOrigin,
+            json.label(), ": ", kProblem, " is ", json.text(kProblem).substr(0, 64),
+            "; there is single_label_classification");
+  if (of_class.of_class == EncoderClass::bert) return;
+  const int64_t pad =
+      json.has("pad_token_id") ? json.integer("pad_token_id", 0, limits::kVocabulary) : kRobertaPad;
+  require(pad == kRobertaPad, ErrorCode::unsupported, kOrigin, json.label(), ": pad_token_id is ",
+          pad, "; positions here begin after 1");
+}
+
+ModelConfig read_bert_config(const ConfigReader& json, const BertClass& of_class) {
+  check_settings_of(json, of_class);
+  ModelConfig config;
+  config.architecture = Architecture::encoder;
+  config.encoder_class = of_class.of_class;
+  config.encoder_head = head_of(json, of_class);
+  config.pre_norm = false;
+  config.width = json.integer("hidden_size", 2, limits::kModelDimension);
+  config.decoder_layers = json.integer("num_hidden_layers", 1, limits::kLayers);
+  config.heads = json.integer("num_attention_heads", 1, limits::kModelDimension);
+  config.ffn_width = json.integer("intermediate_size", 1, limits::kModelDimension);
+  config.activation = activation_from_name(json, "hidden_act");
+  config.dropout = json.number("hidden_dropout_prob", 0.1);
+  if (config.encoder_head == EncoderHead::sequence || config.encoder_head == EncoderHead::token)
+    config.classifier_dropout = json.number("classifier_dropout", config.dropout);
+  config.attention_dropout = json.number("attention_probs_dropout_prob", 0.1);
+  config.norm_epsilon = json.number("layer_norm_eps", 1e-12);
+  const int64_t front = front_positions(of_class.of_class);
+  config.max_positions =
+      json.integer("max_position_embeddings", 2 + front, limits::kModelDimension) - front;
+  config.token_types = json.integer("type_vocab_size", 1, 1024);
+  const bool has_words = config.encoder_head == EncoderHead::masked_lm;
+  config.tied_embeddings = !has_words || json.flag("tie_word_embeddings", true);
+  return config;
+}
+
+// BERT and RoBERTa: tokenizer.json, or else vocab.txt.
+ReadTokenizer read_bert_tokenizer(const fs::path& directory, const ConfigReader& json,
+                                  int64_t stored, const BertClass& of_class) {
+  if (of_class.of_class == EncoderClass::xlm_roberta)
+    return read_xlm_roberta_tokenizer(directory, json, stored);
+  return read_tokenizer_of(directory, json, stored, SpecialIds{});
+}
+
+// The name of a tensor in files with other names: the base model of a file with a head, or the
+// other way round; gamma and beta of old files; the bias of the output in one of its two places.
+std::string name_in(const WeightFiles& weights, const std::string& base, const std::string& name) {
+  const auto with_suffix = [&](const std::string& each, std::string_view from, const char* to) {
+    return each.ends_with(from) ? each.substr(0, each.size() - from.size()) + to : each;
+  };
+  const auto other_base = [&](const std::string& each) {
+    return each.starts_with(base) ? each.substr(base.size()) : base + each;
+  };
+  for (const std::string& each : {name, other_base(name)}) {
+    const std::string old = with_suffix(with_suffix(each, "LayerNorm.weight", "LayerNorm.gamma"),
+                                        "LayerNorm.bias", "LayerNorm.beta");
+    const std::string bias = each.ends_with(".decoder.bias")
+                                 ? with_suffix(each, "decoder.bias", "bias")
+                                 : with_suffix(each, ".bias", ".decoder.bias");
+    for (const std::string& place : {each, old, bias})
+      if (weights.has(place)) return place;
+  }
+  return name;
+}
+
+// Tensors that the class of the head does not have, or has twice.
+bool is_surplus(const TensorInfo& info, const ModelConfig& config) {
+  const std::string_view name = info.name;
+  const bool has_words = config.encoder_head == EncoderHead::masked_lm;
+  if (name.ends_with("embeddings.position_ids") || name.starts_with("cls.seq_relationship."))
+    return true;
+  // Another head uses the pooler; a copy of the embeddings or of the bias.
+  if (name.find("pooler.dense.") != std::string_view::npos)
+    return has_words || config.encoder_head == EncoderHead::token ||
+           config.encoder_class != EncoderClass::bert;
+  return has_words &&
+         ((config.tied_embeddings && name.ends_with(".decoder.weight")) ||
+          name == "cls.predictions.decoder.bias" || name == "lm_head.decoder.bias" ||
+          (!config.tied_embeddings && (name == "cls.predictions.bias" || name == "lm_head.bias")));
+}
+
+}  // namespace
+
+const Expressible& hf_bert_expressible() {
+  static const Expressible expressible = [] {
+    Expressible all{"BERT", {}};
+    for (const char* head : {"none", "masked-lm", "sequence", "token"})
+      all.forms.push_back({{"architecture", "encoder"},
+                           {"positions", "learned"},
+                           {"norm placement", "after"},
+                           {"activation", "*"},
+                           {"embeddings", "*"},
+                           {"embedding_norm", "yes"},
+                           {"norm_epsilon", "*"},
+                           {"output_bias", "yes"},
+                           {"token_types", "yes"},
+                           {"head", head},
+                           {"pooler", "*"},
+                           {"class", "*"}});
+    return all;
+  }();
+  return expressible;
+}
+
+void write_bert(const HostModel& host, const ExportVocabulary& vocabulary,
+                const fs::path& directory) {
+  write_json(directory / "config.json", bert_config(host, vocabulary));
+  write_lm_tokenizer(vocabulary, host.spec(), directory);
+  write_tensors(directory / "model.safetensors", host, bert_tensors(host.config()));
+}
+
+Imported read_bert(const fs::path& directory) {
+  const ConfigReader json(directory / "config.json");
+  const std::string type = json.text("model_type");
+  const BertClass& of_class =
+      *std::find_if(std::begin(kBertModels), std::end(kBertModels) - 1,
+                    [&](const BertClass& each) { return type == each.model_type; });
+  ModelConfig config = read_bert_config(json, of_class);
+  const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
+  std::vector<std::string> labels;
+  if (config.encoder_head == EncoderHead::sequence || config.encoder_head == EncoderHead::token) {
+    labels = labels_of(json);
+    config.labels = std::ssize(labels);
+  }
+  ReadTokenizer read = read_bert_tokenizer(directory, json, stored, of_class);
+  config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
+  const WeightFiles weights = WeightFiles::open(directory);
+  const std::string base = of_class.base;
+  config.pooler = config.encoder_head == EncoderHead::none &&
+                  weights.has(name_in(weights, base, "pooler.dense.weight"));
+  validate_read(config, json);
+  std::vector<MappedTensor> tensors = bert_tensors(config);
+  set_stored_vocabulary(tensors, config, stored);
+  const auto name = [&](const MappedTensor& tensor) { return name_in(weights, base, tensor.name); };
+  const auto surplus = [&](const TensorInfo& info) { return is_surplus(info, config); };
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+                    std::move(read.tokenizer), std::move(read.note)};
+  imported.host.model->set_labels(std::move(labels));
+  if (config.encoder_head == EncoderHead::masked_lm && config.tied_embeddings)
+    check_copy(weights, name_in(weights, base, base + "embeddings.word_embeddings.weight"),
+               of_class.of_class == EncoderClass::bert ? "cls.predictions.decoder.weight"
+                                                       : "lm_head.decoder.weight");
+  return imported;
+}
+
+}  // namespace trafo::interop
