@@ -111,7 +111,7 @@ bool read_scaled(const ConfigReader& json, bool is_mt5) {
 }
 
 // Without the vocabulary and the output matrix.
-ModelConfig read_config(const ConfigReader& json) {
+ModelConfig read_t5_config(const ConfigReader& json) {
   const bool is_mt5 = json.text("model_type") == kMt5;
   json.demand("is_decoder", false, false);
   json.demand("is_encoder_decoder", true, true);
@@ -321,7 +321,7 @@ void write_t5(const HostModel& host, const Tokenizer& tokenizer, const fs::path&
 
 Imported read_t5(const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
-  ModelConfig config = read_config(json);
+  ModelConfig config = read_t5_config(json);
   const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
   ReadTokenizer read = read_t5_tokenizer(directory, json, stored);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
