@@ -468,9 +468,9 @@ TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
   const ModelConfig config = form_of("encdec post-norm");
   const auto model = make_model(*context_, config, 5);
   ParameterStore& parameters = model->parameters();
-  const BaseChecksums base = base_checksums(*context_, parameters);
+  const BaseChecksums base = base_checksums(*context_, *model);
   add_random_adapter(*context_, *model, kAdapterOfRank3);
-  EXPECT_EQ(base_checksums(*context_, parameters).all, base.all);  // A and B do not count
+  EXPECT_EQ(base_checksums(*context_, *model).all, base.all);  // A and B do not count
   save_adapter(*context_, *model, path("adapter"));
   remove_adapter(*context_, *model);
 
@@ -492,7 +492,7 @@ TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
   load_adapter(*context_, *model, path("adapter"));
   remove_adapter(*context_, *model);
   change(parameters.find("decoder.0.ffn_norm.weight"), [](float value) { return value + 1; });
-  EXPECT_NE(base_checksums(*context_, parameters).vectors, base.vectors);
+  EXPECT_NE(base_checksums(*context_, *model).vectors, base.vectors);
   expect_error(ErrorCode::invalid_argument, "the weights of this model have the checksum ",
                [&] { load_adapter(*context_, *model, path("adapter")); });
 
@@ -502,7 +502,7 @@ TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
   const auto bytes = sink.take();
   const auto int8 =
       load_model(*context_, SafetensorsReader::from_memory(bytes, "m"), DType::f32, true);
-  EXPECT_EQ(base_checksums(*context_, int8->parameters()).all, "");
+  EXPECT_EQ(base_checksums(*context_, *int8).all, "");
   expect_error(ErrorCode::invalid_argument, "norms and biases of m have the checksum ",
                [&] { load_adapter(*context_, *int8, path("adapter")); });
 }

@@ -7,7 +7,7 @@
 #include "engine/objective/kto/kto.h"
 #include "engine/objective/orpo/orpo.h"
 #include "tests/support/errors.h"
-#include "tests/train/accelerator.h"
+#include "tests/train/step/accelerator.h"
 #include "tests/train/preference_support.h"
 
 namespace trafo {

@@ -172,7 +172,7 @@ TEST(Objectives, TheTableSaysWhichLearnFromPreferences) {
     EXPECT_EQ(needs_preferences(options.objective),
               make_objective(options, nullptr)->needs_preferences());
   }
-  EXPECT_TRUE(preference_objectives().starts_with("dpo"));
+  EXPECT_TRUE(preference_objectives(false).starts_with("dpo"));
 }
 
 }  // namespace
