@@ -10,9 +10,9 @@ use crate::handle::{RawModel, RawTensor, views};
 use crate::ids::id_views;
 use crate::model::Model;
 use crate::model_config::EncoderHead;
-use crate::open_model::{OpenModel, RECORDED};
-use crate::states::NOT_RECORDED;
-use crate::tensor::Tensor;
+use crate::network::open_model::{OpenModel, RECORDED};
+use crate::network::states::NOT_RECORDED;
+use crate::network::tensor::Tensor;
 use crate::text::{Tokenizer, expect_equal};
 
 /// One vector for each text ([`Model::embed`]).
