@@ -149,7 +149,7 @@ impl Model {
 
     /// The names of the labels of an encoder's head; none without such a head.
     pub fn labels(&self) -> Result<Vec<String>> {
-        (0..self.config()?.labels)
+        (0..self.config().labels)
             .map(|index| {
                 let mut name = sys::trafo_string_view { data: ptr::null(), length: 0 };
                 // SAFETY: the handle is live, the output is valid; the name is borrowed from the model.
