@@ -695,11 +695,13 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
   if (!settings.has(Setting::tsv) && !settings.has(Setting::train_sets))
     usage_error("--train-sets SRC TRG or --tsv FILE is missing");
   if (is_monolingual(settings) && !settings.has(Setting::task))
-    settings.set_default(Setting::arch, {"decoder-lm"});
+    settings.set_default(Setting::arch, {trains_encoder(settings) ? "encoder" : "decoder-lm"});
   // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
   const std::vector<int64_t> updates = checkpoints_of(run);
   const bool continuing = !updates.empty();
   const std::optional<Pretrained> pretrained = find_pretrained(settings, run, updates);
+  if (!continuing && !pretrained && trains_encoder(settings))
+    settings.refuse(Setting::objective, "trains an encoder: give --pretrained-model");
   const Resolved resolved = resolve_all(settings, pretrained ? &*pretrained : nullptr, 0);
   check_together(resolved.config);
   adapter_settings(settings);
@@ -718,7 +720,8 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
       settings, run, continuing, pretrained ? &*pretrained : nullptr, frozen ? &*frozen : nullptr);
   if (continuing)
     reporter.info(fmt::format("resuming {} at update {}", run, updates.back()));
-  else if (is_monolingual(settings) && !has_encoder(resolved.config.model))
+  else if (is_monolingual(settings) && !has_encoder(resolved.config.model) &&
+           !trains_encoder(settings))
     reporter.info(fmt::format("{} is one file: training a language model, which continues text",
                               settings.program.train_sets[0]));
   return train_run(settings, resolved, run, job, reporter, profile,

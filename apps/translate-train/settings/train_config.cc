@@ -110,6 +110,12 @@ bool has_preferences(const Settings& settings) {
   return objective_of(settings).preferences;
 }
 
+bool trains_encoder(const Settings& settings) {
+  if (!settings.has(Setting::objective)) return false;
+  const int32_t objective = settings.trainer.objective;
+  return objective == TRAFO_OBJECTIVE_CLASSIFICATION || objective == TRAFO_OBJECTIVE_MASKED_LM;
+}
+
 bool has_encoder(const trafo_model_config& config) {
   return architectures()[static_cast<size_t>(config.architecture)].has_encoder;
 }

@@ -26,6 +26,8 @@ bool has_encoder(const trafo_model_config& config);
 const char* task_for(int64_t pairs, bool decoder_only);
 // The objective that is set, or cross-entropy.
 const ObjectiveSpec& objective_of(const Settings& settings);
+// The objective is of an encoder.
+bool trains_encoder(const Settings& settings);
 // The training data are pairs of answers to a prompt.
 bool has_preferences(const Settings& settings);
 // --train-sets has one file: text without a source, unless it is JSON lines.

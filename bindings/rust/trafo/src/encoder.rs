@@ -10,9 +10,9 @@ use crate::handle::{RawModel, RawTensor, views};
 use crate::ids::id_views;
 use crate::model::Model;
 use crate::model_config::EncoderHead;
-use crate::open_model::{OpenModel, RECORDED};
-use crate::states::NOT_RECORDED;
-use crate::tensor::Tensor;
+use crate::network::open_model::{OpenModel, RECORDED};
+use crate::network::states::NOT_RECORDED;
+use crate::network::tensor::Tensor;
 use crate::text::{Tokenizer, expect_equal};
 
 /// One vector for each text ([`Model::embed`]).
@@ -149,7 +149,7 @@ impl Model {
 
     /// The names of the labels of an encoder's head; none without such a head.
     pub fn labels(&self) -> Result<Vec<String>> {
-        (0..self.config()?.labels)
+        (0..self.config().labels)
             .map(|index| {
                 let mut name = sys::trafo_string_view { data: ptr::null(), length: 0 };
                 // SAFETY: the handle is live, the output is valid; the name is borrowed from the model.
