@@ -7,8 +7,8 @@
 #include "engine/objective/kto/kto.h"
 #include "engine/objective/orpo/orpo.h"
 #include "tests/support/errors.h"
-#include "tests/train/step/accelerator.h"
 #include "tests/train/preference_support.h"
+#include "tests/train/step/accelerator.h"
 
 namespace trafo {
 namespace {
