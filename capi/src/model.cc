@@ -92,6 +92,7 @@ trafo_error* trafo_model_new_like(trafo_context* context, const trafo_model_conf
     const bool has_its_tokens = in_file.vocabulary == wanted.config.vocabulary &&
                                 in_file.architecture == wanted.config.architecture;
     if (has_its_tokens) read_tokens(reader, *model);
+    if (in_file.labels == wanted.config.labels) read_labels(reader, *model);
     *out = new_handle<trafo_model>(call.owner(), std::move(model));
   });
 }

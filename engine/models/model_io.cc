@@ -242,9 +242,6 @@ void read_tokens(const SafetensorsReader& reader, Model& model) {
   }
 }
 
-namespace {
-
-// The names of labels, where the file has them.
 void read_labels(const SafetensorsReader& reader, Model& model) {
   const auto found = reader.metadata().find(kLabelsKey);
   if (found == reader.metadata().end()) return;
@@ -265,8 +262,6 @@ void read_labels(const SafetensorsReader& reader, Model& model) {
     fail(ErrorCode::corrupt_file, kModelIoOrigin, label, ": ", error.message());
   }
 }
-
-}  // namespace
 
 std::string vocabulary_checksum(const Tokenizer& tokenizer) {
   return crc32_text(crc32(std::as_bytes(std::span<const char>(tokenizer.serialized()))));
@@ -547,6 +542,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
           reader.label(), " is not for this model: ", misfit,
           misfit.empty() || differences.empty() ? "" : "; ", differences);
   read_weights(context, reader, model.parameters());
+  read_labels(reader, model);
   std::optional<VocabularyTokens> own = model.tokens();
   read_tokens(reader, model);
   if (!own) return;

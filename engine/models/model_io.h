@@ -106,6 +106,8 @@ std::optional<VocabularyTokens> saved_tokens(const SafetensorsReader& reader);
 // Gives the model these tokens. CORRUPT_FILE: it cannot
 // have them. load_model() and load_pretrained() do it.
 void read_tokens(const SafetensorsReader& reader, Model& model);
+// The names of labels, if the file has them. CORRUPT_FILE: they are not those of the head.
+void read_labels(const SafetensorsReader& reader, Model& model);
 
 // The configuration without the weights, with the ranks of the matrices that are factorized in the
 // file.

@@ -199,5 +199,16 @@ TEST(EncoderHeads, AnotherHeadKeepsTheOtherWeights) {
                [&] { with_head(*context, *decoder, EncoderHead::none, {}, 1); });
 }
 
+TEST(EncoderHeads, LabelsComeWithPretrainedWeights) {
+  const TemporaryDirectory folder;
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = encoder_of(*context, EncoderHead::sequence, kColours);
+  save_model(folder / "model.safetensors", *context, *model);
+  const auto fresh = make_model(*context, model->config(), 9);
+  EXPECT_EQ(fresh->labels(), (std::vector<std::string>{"LABEL_0", "LABEL_1"}));
+  load_pretrained(*context, SafetensorsReader::open(folder / "model.safetensors"), *fresh);
+  EXPECT_EQ(fresh->labels(), kColours);
+}
+
 }  // namespace
 }  // namespace trafo
