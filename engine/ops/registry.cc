@@ -5,6 +5,7 @@
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/core/argument_error.h"
 #include "engine/ops/cast/cast.h"
+#include "engine/ops/gradient_kernels.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
@@ -61,11 +62,15 @@ const char* op_kernel_name(OpKernel kernel) {
   return kKernelNames[static_cast<size_t>(kernel)];
 }
 
+void register_gradient_kernels() {
+  static constexpr GradientKernels kGradientKernels{&accumulate_into, &convert_into};
+  set_gradient_kernels(&kGradientKernels);
+}
+
 std::unique_ptr<Context> make_context(Device device, int threads) {
   require_argument(threads >= 1 && threads <= ThreadPool::kMaxThreads, "context", "threads",
                    " must be 1 to ", ThreadPool::kMaxThreads, ", got ", threads);
-  static constexpr GradientKernels kGradientKernels{&accumulate_into, &convert_into};
-  set_gradient_kernels(&kGradientKernels);
+  register_gradient_kernels();
   if (device.kind == DeviceKind::cuda)
     return std::make_unique<Context>(make_cuda_backend(device.index, kKernelNames));
   require(device.index == 0, ErrorCode::invalid_argument, "context",

@@ -238,7 +238,7 @@ void test_options(void) {
   config.depth_scaled_init = 0;
   config.architecture = 5;
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT,
-        "architecture must be 0 (encoder-decoder) or 1 (decoder-lm), got 5");
+        "architecture must be 0 (encoder-decoder), 1 (decoder-lm) or 2 (encoder), got 5");
   config.architecture = TRAFO_ENCODER_DECODER;
   config.width = INT64_MAX;
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "width");

@@ -51,7 +51,8 @@ TEST_F(ImportTest, Qwen3) {
   refused("model_type", "qwen4",
           "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, t5, mt5, gpt2, llama, "
           "mistral, qwen2, qwen3, phi3, "
-          "hunyuan_v1_dense, smollm3, granite, olmo2 and gemma3_text can be");
+          "hunyuan_v1_dense, smollm3, granite, olmo2, gemma3_text, bert, roberta and xlm-roberta "
+          "can be");
 }
 
 TEST_F(ImportTest, WindowsOfMistralAndQwen) {

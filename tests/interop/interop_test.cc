@@ -287,7 +287,7 @@ TEST_F(InteropTest, HostileConfigurationsAreErrors) {
       edit_json(directory / "config.json", [&](FileJson& json) { json[field] = value; });
     });
   };
-  config(ErrorCode::unsupported, "model_type is bert", "model_type", "bert");
+  config(ErrorCode::unsupported, "model_type is electra", "model_type", "electra");
   config(ErrorCode::corrupt_file, "model_type must be a text", "model_type", 7);
   config(ErrorCode::corrupt_file, "d_model must be an integer", "d_model", "16");
   config(ErrorCode::corrupt_file, "d_model must be an integer", "d_model", 1e300);

@@ -175,7 +175,8 @@ TEST(Architectures, HaveNamesThatAreReadBack) {
   for (int32_t i = 0; i < static_cast<int32_t>(EnumNames<Architecture>::names.size()); ++i) {
     const auto architecture = static_cast<Architecture>(i);
     EXPECT_EQ(info_of(architecture).architecture, architecture);
-    const ModelConfig config = tiny_config(architecture);
+    ModelConfig config = tiny_config(architecture);
+    if (architecture == Architecture::encoder) config.pre_norm = false;
     EXPECT_EQ(model_config_from_json(to_json(config)).architecture, architecture);
     EXPECT_NE(to_json(config).find(enum_name(architecture)), std::string::npos);
   }

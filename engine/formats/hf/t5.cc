@@ -99,7 +99,8 @@ void read_feed_forward(const ConfigReader& json, bool is_mt5, ModelConfig& confi
   if (!gated) return;
   const bool known = config.activation == Activation::gelu || config.activation == Activation::silu;
   require(known, ErrorCode::unsupported, kOrigin, json.label(), ": ", key, " is ",
-          quote(name.substr(0, 64)), " of a gated unit; there are gelu_new (gated-gelu) and silu");
+          quote(name.substr(0, 64)),
+          " of a gated unit (is_gated_act); there are gelu_new (gated-gelu) and silu");
   config.ffn = config.activation == Activation::gelu ? FeedForward::geglu : FeedForward::swiglu;
 }
 

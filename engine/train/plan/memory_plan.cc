@@ -5,6 +5,7 @@
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/core/argument_error.h"
 #include "engine/objective/frozen_model.h"
+#include "engine/ops/gradient_kernels.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/step/trainer.h"
 
@@ -66,6 +67,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   validate(config);
   validate(options);
   const auto backend = make_meta_backend(device, kOpKernelCount);
+  register_gradient_kernels();
   Context context(backend);
   context.set_graphs(false);
   const auto model = make_model(context, config, 1, dtype);

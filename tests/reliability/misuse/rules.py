@@ -173,7 +173,7 @@ GOOD = {
         "field": f"{const}trafo_model *model; trafo_model *model_v;", "good": "@ = @_v = fresh_encoder();",
         "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")}
        for call, const in [("classify", ""), ("classify_ids", ""), ("get_label", "const "), ("with_head", "const ")]},
-    "trafo_model_classify.second": "good_lines", "trafo_model_with_head.labels": "good_lines",
+    "trafo_model_classify_ids.types": "good_types", "trafo_model_classify.second": "good_lines", "trafo_model_with_head.labels": "good_lines",
     "trafo_generator_new.model": {"field": "trafo_model *model, *model_v;", "good": "@ = @_v = fresh_prepared_model();",
                                   "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")},
     **{f"trafo_generator_{call}.generator": {
@@ -290,7 +290,6 @@ ARRAYS = {
     "trafo_model_save_adapter.directory": path("fresh_path()", "directory_length"),
     "trafo_model_import.directory": path("w.files.import", "directory_length"),
     "trafo_trainer_new.run_directory": {"good": "@ = NULL;"},
-    "trafo_model_classify_ids.types": {"good": "@ = NULL;"},
     "trafo_trainer_new_in_group.run_directory": {"good": "@ = NULL;"},
     "trafo_group_id_new.id": {"store": "uint8_t @[TRAFO_GROUP_ID_BYTES]", "good": "@ = @_v;"},
     "trafo_group_new.id": {"store": "uint8_t @[TRAFO_GROUP_ID_BYTES]",

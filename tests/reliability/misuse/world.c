@@ -122,6 +122,11 @@ const trafo_ids_view* good_rows(void) {
   static const trafo_ids_view rows[3] = {{ids[0], 3}, {ids[1], 2}, {ids[2], 2}};
   return rows;
 }
+const trafo_ids_view* good_types(void) {
+  static const int32_t types[3] = {0, 0, 1};
+  static const trafo_ids_view rows[3] = {{types, 3}, {types, 2}, {types, 2}};
+  return rows;
+}
 const trafo_ids_view* good_prefixes(void) {
   static const int32_t ids[1] = {4};
   static const trafo_ids_view rows[3] = {{ids, 1}, {NULL, 0}, {ids, 1}};
