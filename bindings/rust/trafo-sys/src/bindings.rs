@@ -3907,7 +3907,7 @@ pub struct trafo_shortlist {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a\n source token (0: 100). Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT\n if there is no other. cancel may be NULL. CANCELLED. since 0.1"]
+    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).\n Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. cancel may be NULL. CANCELLED.\n since 0.1"]
     pub fn trafo_shortlist_learn(
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
@@ -3920,7 +3920,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Loads a text file with lines \"TARGET SOURCE PROBABILITY\" of subwords, like Marian's lex.s2t.\n NOT_FOUND, IO. since 0.1"]
+    #[doc = " Loads a text file with lines \"TARGET SOURCE PROBABILITY\" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1"]
     pub fn trafo_shortlist_load(
         tokenizer: *const trafo_tokenizer,
         path: *const ::core::ffi::c_char,
@@ -4090,12 +4090,12 @@ pub struct trafo_translations {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Prepares the model for translation only. On the CPU the weights are packed, which takes as much\n memory again. Small batches are then translated up to twice as fast, and a translation does not\n depend on the batch it is in, not in a single bit. The weights cannot change any more:\n trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from\n here on, and tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a\n trainer. since 0.1"]
+    #[doc = " Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are\n then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot\n change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and\n tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1"]
     pub fn trafo_model_prepare_inference(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Translates lines, batched by length; the results are in the order of the lines. An empty line has\n an empty translation. options and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or\n too long, or the model was trained with another vocabulary (which a call without lines finds out,\n too). UNSUPPORTED: an alignment of a decoder-lm. NON_FINITE: the logits of a line are NaN or\n infinite. CANCELLED. since 0.1"]
+    #[doc = " Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options\n and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a\n call without lines finds out, too). UNSUPPORTED: an alignment of a decoder-lm. NON_FINITE: the logits of a line are NaN or\n infinite. CANCELLED. since 0.1"]
     pub fn trafo_translate(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4108,7 +4108,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to\n lines[i]. options and cancel may be NULL. A hypothesis contains its prefix, in text, tokens,\n scores, word scores and alignment; the search chooses the tokens after it. INVALID_ARGUMENT also:\n an empty line has a prefix, or a prefix leaves no position of the model for another token. since\n 0.1"]
+    #[doc = " The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. options and cancel may be\n NULL. A hypothesis contains its prefix, in text, tokens, scores, word scores and alignment; the search chooses the tokens after it.\n INVALID_ARGUMENT also: an empty line has a prefix, or a prefix leaves no position of the model for another token. since 0.1"]
     pub fn trafo_translate_with_prefixes(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4122,7 +4122,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same from token ids: row i is what the model reads, to which nothing is added. It ends with\n eos, unless end_source says otherwise, and an empty one has an empty translation. prefixes,\n options and cancel may be NULL. tokenizer may be NULL: the special tokens are the model's\n (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and\n an empty text. With begin_source, a row that is cut keeps its first token. INVALID_ARGUMENT also:\n an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or a model that does\n not know its special tokens. since 0.1"]
+    #[doc = " The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source says\n otherwise, and an empty one has an empty translation. prefixes, options and cancel may be NULL. tokenizer may be NULL: the special tokens\n are the model's (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With\n begin_source, a row that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer,\n distinct, a shortlist, or a model that does not know its special tokens. since 0.1"]
     pub fn trafo_translate_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4136,7 +4136,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed;\n out_score may be NULL. NOT_FOUND: the line has fewer hypotheses. since 0.1"]
+    #[doc = " Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:\n the line has fewer hypotheses. since 0.1"]
     pub fn trafo_translations_get(
         translations: *const trafo_translations,
         index: usize,
@@ -4147,7 +4147,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The tokens of such a hypothesis, ids of the vocabulary without its end; borrowed. Errors as\n above. since 0.1"]
+    #[doc = " The tokens of such a hypothesis, ids of the vocabulary without its end; borrowed. Errors as above. since 0.1"]
     pub fn trafo_translations_get_tokens(
         translations: *const trafo_translations,
         index: usize,
@@ -4158,7 +4158,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The natural log-probability of each token of such a hypothesis, its end included, with the option\n word_scores; borrowed. They sum to the log-probability, which is the score times\n length^length_penalty. A hypothesis that was cut off at its longest length has none of an end.\n *out_count is 0 without the option, and for the translation of an empty line. Errors as above.\n since 0.1"]
+    #[doc = " The natural log-probability of each token of such a hypothesis, its end included, with the option word_scores; borrowed. They sum to\n the log-probability, which is the score times length^length_penalty. A hypothesis that was cut off at its longest length has none of\n an end. *out_count is 0 without the option, and for the translation of an empty line. Errors as above. since 0.1"]
     pub fn trafo_translations_get_word_scores(
         translations: *const trafo_translations,
         index: usize,
@@ -4169,7 +4169,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The alignment of such a hypothesis, with the option alignment: *out_weights has target_tokens\n rows of source_tokens weights, borrowed. A row sums to 1 and belongs to one of the tokens that\n have word scores. The columns are the source tokens that were translated, the end included. Both\n counts are 0 without the option, and for the translation of an empty line. Errors as above. since\n 0.1"]
+    #[doc = " The alignment of such a hypothesis, with the option alignment: *out_weights has target_tokens rows of source_tokens weights, borrowed.\n A row sums to 1 and belongs to one of the tokens that have word scores. The columns are the source tokens that were translated, the\n end included. Both counts are 0 without the option, and for the translation of an empty line. Errors as above. since 0.1"]
     pub fn trafo_translations_get_alignment(
         translations: *const trafo_translations,
         index: usize,
@@ -4200,7 +4200,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The tokens of source line `index`, and how many of them were used: fewer if the line was cut. Of\n a pair of trafo_force_decode, those of both sides. out_tokens and out_used may be NULL. since 0.1"]
+    #[doc = " The tokens of source line `index`, and how many of them were used: fewer if the line was cut. Of a pair of trafo_force_decode, those of\n both sides. out_tokens and out_used may be NULL. since 0.1"]
     pub fn trafo_translations_get_source(
         translations: *const trafo_translations,
         index: usize,
@@ -4222,7 +4222,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as\n arrays of `count`. out_tokens may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or\n the model was trained with another vocabulary. NON_FINITE: a log-probability is not finite,\n because weights are not or products overflow. cancel may be NULL. CANCELLED. since 0.1"]
+    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a\n log-probability is not finite, because weights are not or products overflow. cancel may be NULL. CANCELLED. since 0.1"]
     pub fn trafo_score(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4236,7 +4236,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Forced decoding: each target as the one hypothesis of the source beside it, with its score, and\n with word scores and an alignment if the options ask for them. length_penalty, batch_tokens,\n word_scores, alignment, alignment_layer and truncate of the options are used; options and cancel\n may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and\n its end, and trafo_translations_get_source, which counts the tokens of both sides here, tells it.\n Errors as for trafo_score; UNSUPPORTED: an alignment of a decoder-lm; CANCELLED. since 0.1"]
+    #[doc = " Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if\n the options ask for them. length_penalty, batch_tokens, word_scores, alignment, alignment_layer and truncate of the options are used;\n options and cancel may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and its end, and\n trafo_translations_get_source, which counts the tokens of both sides here, tells it. Errors as for trafo_score; UNSUPPORTED: an\n alignment of a decoder-lm; CANCELLED. since 0.1"]
     pub fn trafo_force_decode(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4250,7 +4250,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos\n only where it is the last one. The empty source of a decoder-lm is the token before its texts\n (eos or bos), so that the target is plain text. tokenizer may be NULL, as for\n trafo_translate_ids; options and cancel may be NULL. With truncate, a source that does not end\n with eos loses its first tokens. since 0.1"]
+    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is the token before its texts (eos or bos), so that the target is plain text. tokenizer may be NULL, as for\n trafo_translate_ids; options and cancel may be NULL. With truncate, a source that does not end with eos loses its first tokens.\n since 0.1"]
     pub fn trafo_force_decode_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4264,7 +4264,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the\n log-probability of each of its tokens and of its end, given </s> and the tokens before it, as in\n training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored, an\n end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not\n scored), length_penalty, batch_tokens, word_scores, truncate and window_stride of the options are\n used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as for\n trafo_force_decode. since 0.1"]
+    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,\n word_scores, truncate and window_stride of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder.\n Other errors as for trafo_force_decode. since 0.1"]
     pub fn trafo_score_text(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4277,7 +4277,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The hidden states of every token of `count` lines and of the end after each line: *out_states [T,\n width]. With an encoder they are its output, of a decoder-lm the last layer's, before the output\n projection. The lines follow each other: the states of line i are rows cu_seqlens[i] to\n cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and\n trafo_op_segment_mean take them. One pass over all lines, without dropout; the dtype is the\n model's. recorded: 0 or 1. With 1 the pass is recorded while the context records\n (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which\n trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after\n trafo_model_prepare_inference. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the\n model was trained with another vocabulary. since 0.1"]
+    #[doc = " The hidden states of every token of `count` lines and of the end after each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines follow each other: the states of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is the model's. recorded: 0 or 1. With 1 the pass is recorded while\n the context records (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which\n trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after trafo_model_prepare_inference.\n INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the model was trained with another vocabulary. since 0.1"]
     pub fn trafo_model_hidden_states(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4302,7 +4302,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One vector for each of `count` texts, *out [count, width] float32, of the hidden states of its\n tokens: pooling is TRAFO_POOLING_MEAN (of all tokens, the special ones included) or\n TRAFO_POOLING_FIRST. normalize: 0 or 1; with 1 each vector is divided by its Euclidean norm. One\n pass over all texts, recorded as trafo_model_hidden_states is. Errors as there; INVALID_ARGUMENT\n also: pooling. since 0.1"]
+    #[doc = " One vector for each of `count` texts, *out [count, width] float32, of the hidden states of its tokens: pooling is TRAFO_POOLING_MEAN (of\n all tokens, the special ones included) or TRAFO_POOLING_FIRST. normalize: 0 or 1; with 1 each vector is divided by its Euclidean norm.\n One pass over all texts, recorded as trafo_model_hidden_states is. Errors as there; INVALID_ARGUMENT also: pooling. since 0.1"]
     pub fn trafo_model_embed(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4329,7 +4329,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The logits of the head of an encoder for `count` texts: *out_logits [count, labels] of a head for\n texts, [W, labels] of a head for tokens (a row for the first token of each word; there is white\n space between words), [T, vocabulary] of a head for masked tokens. The rows of text i are\n cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32. second: NULL, or the\n second text of each pair. One pass, recorded as trafo_model_hidden_states is. Errors as there;\n UNSUPPORTED also: the model is no encoder with a head; pairs for a head for tokens. since 0.1"]
+    #[doc = " The logits of the head of an encoder for `count` texts: *out_logits [count, labels] of a head for texts, [W, labels] of a head for tokens\n (a row for the first token of each word; there is white space between words), [T, vocabulary] of a head for masked tokens. The rows of\n text i are cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32. second: NULL, or the second text of each pair. One\n pass, recorded as trafo_model_hidden_states is. Errors as there; UNSUPPORTED also: the model is no encoder with a head; pairs for a head\n for tokens. since 0.1"]
     pub fn trafo_model_classify(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4343,7 +4343,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same of rows of token ids, to which nothing is added; a head for tokens gives a row for each.\n No row may be empty. types: NULL (all are 0), or the token type of each token. INVALID_ARGUMENT\n also: types that do not fit the rows or the model. since 0.1"]
+    #[doc = " The same of rows of token ids, to which nothing is added; a head for tokens gives a row for each. No row may be empty. types: NULL (all are\n 0), or the token type of each token. INVALID_ARGUMENT also: types that do not fit the rows or the model. since 0.1"]
     pub fn trafo_model_classify_ids(
         model: *mut trafo_model,
         rows: *const trafo_ids_view,
@@ -4356,7 +4356,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of label `index` (from 0) of an encoder's head; borrowed, valid as long as the model.\n NOT_FOUND: the head has fewer labels. since 0.1"]
+    #[doc = " The name of label `index` (from 0) of an encoder's head; borrowed, valid as long as the model. NOT_FOUND: the head has fewer labels.\n since 0.1"]
     pub fn trafo_model_get_label(
         model: *const trafo_model,
         index: i64,
@@ -4365,7 +4365,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A new model of the same context: the encoder `model` with another head, TRAFO_ENCODER_HEAD_*.\n labels: `count` different names for a head for texts or tokens; none for the others. Weights that\n the model does not have are drawn from `seed`, all others are copied. INVALID_ARGUMENT: the model\n is no encoder, or has an adapter or int8 weights; names that do not fit the head. since 0.1"]
+    #[doc = " A new model of the same context: the encoder `model` with another head, TRAFO_ENCODER_HEAD_*. labels: `count` different names for a head for\n texts or tokens; none for the others. Weights that the model does not have are drawn from `seed`, all others are copied.\n INVALID_ARGUMENT: the model is no encoder, or has an adapter or int8 weights; names that do not fit the head. since 0.1"]
     pub fn trafo_model_with_head(
         model: *const trafo_model,
         head: i32,
@@ -4377,7 +4377,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The logits of every target token and of the end of every target, given its source and the target\n tokens before: *out_logits [T, vocabulary]. *out_labels [T] int32 are the tokens that they\n predict, as trafo_op_cross_entropy takes them. In a decoder-lm the tokens of the source are rows\n as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states\n is. Errors as there. since 0.1"]
+    #[doc = " The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits\n [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the\n tokens of the source are rows as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states is.\n Errors as there. since 0.1"]
     pub fn trafo_model_logits(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4540,7 +4540,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A generator of the model, which must be prepared (trafo_model_prepare_inference). It may outlive\n both handles. Several generators of a model may be used by several threads: their steps take\n turns. tokenizer may be NULL: prompts are ids and pieces have no text. kept_sequences: the KV\n cache of so many ended sequences stays, the newest ones; 0 or more. UNSUPPORTED: the model has an\n encoder. INVALID_ARGUMENT: it is not prepared, was trained with another vocabulary, or, without a\n tokenizer, does not know its special tokens. since 0.1"]
+    #[doc = " A generator of the model, which must be prepared (trafo_model_prepare_inference). It may outlive both handles. Several generators of a\n model may be used by several threads: their steps take turns. tokenizer may be NULL: prompts are ids and pieces have no text.\n kept_sequences: the KV cache of so many ended sequences stays, the newest ones; 0 or more. UNSUPPORTED: the model has an encoder.\n INVALID_ARGUMENT: it is not prepared, was trained with another vocabulary, or, without a tokenizer, does not know its special tokens.\n since 0.1"]
     pub fn trafo_generator_new(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4550,7 +4550,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1.\n Sequence i * n_best + j after *out_first is sample j of prompt i. Sequences that are in flight go\n on beside them, each with the options that it was started with. Both options may be NULL. Of\n `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty,\n presence_penalty, frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that\n belongs to it, begin_source and end_source (by model: no end) are used. Without sampling each\n token is the most probable one. An empty prompt is the token in front of texts. first_line is the\n number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt,\n sample and token. INVALID_ARGUMENT: a prompt is not UTF-8 or leaves no position of the model for\n a token; alignment, distinct or a shortlist; an option that is out of range. Nothing is added\n then. since 0.1"]
+    #[doc = " Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1. Sequence i * n_best + j after *out_first\n is sample j of prompt i. Sequences that are in flight go on beside them, each with the options that it was started with. Both options\n may be NULL. Of `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty, presence_penalty,\n frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that belongs to it, begin_source and end_source (by model: no\n end) are used. Without sampling each token is the most probable one. An empty prompt is the token in front of texts. first_line is the\n number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt, sample and token. INVALID_ARGUMENT: a prompt\n is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; an option that is out of range.\n Nothing is added then. since 0.1"]
     pub fn trafo_generator_start(
         generator: *mut trafo_generator,
         prompts: *const trafo_string_view,
@@ -4562,7 +4562,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with token ids, such as trafo_chat_encode gives. Nothing is added to a row, and none may\n be empty. since 0.1"]
+    #[doc = " The same with token ids, such as trafo_chat_encode gives. Nothing is added to a row, and none may be empty. since 0.1"]
     pub fn trafo_generator_start_ids(
         generator: *mut trafo_generator,
         prompts: *const trafo_ids_view,
@@ -4574,7 +4574,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The next piece. If each sequence has given its piece of a step, the next step computes a token of\n all sequences in flight, and the prompts of new ones. cancel may be NULL. CANCELLED: it was set\n before a step; the sequences stay as they are. NON_FINITE: the logits of a sequence are NaN or\n infinite; all sequences have ended. since 0.1"]
+    #[doc = " The next piece. If each sequence has given its piece of a step, the next step computes a token of all sequences in flight, and the\n prompts of new ones. cancel may be NULL. CANCELLED: it was set before a step; the sequences stay as they are. NON_FINITE: the logits of a\n sequence are NaN or infinite; all sequences have ended. since 0.1"]
     pub fn trafo_generator_next(
         generator: *mut trafo_generator,
         cancel: *const trafo_cancel,
@@ -4584,7 +4584,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " With the option alternatives: the most probable tokens in place of the token of the last piece,\n the most probable first, and their natural log-probabilities, as log_probability of the piece;\n arrays of *out_count, borrowed until the next call on the generator. since 0.1"]
+    #[doc = " With the option alternatives: the most probable tokens in place of the token of the last piece, the most probable first, and their natural\n log-probabilities, as log_probability of the piece; arrays of *out_count, borrowed until the next call on the generator. since 0.1"]
     pub fn trafo_generator_get_alternatives(
         generator: *const trafo_generator,
         out_tokens: *mut *const i32,
@@ -4594,7 +4594,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Ends a sequence, which has no further pieces. A sequence that has ended is passed over.\n INVALID_ARGUMENT: the generator has not given this number. since 0.1"]
+    #[doc = " Ends a sequence, which has no further pieces. A sequence that has ended is passed over. INVALID_ARGUMENT: the generator has not given\n this number. since 0.1"]
     pub fn trafo_generator_end(generator: *mut trafo_generator, sequence: i64) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -4745,7 +4745,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts.\n `references` has reference_sets references of every line, one set of `count` lines after the\n other. `baseline`, which may be NULL, are other translations of the same lines: both are then\n resampled and compared. options and cancel may be NULL. CANCELLED. INVALID_ARGUMENT: no lines or\n no references; tokenize flores200 without a tokenizer, or a line that it cannot encode (no\n UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab (libmecab.so.2) or IPADIC, whose folder\n TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1"]
+    #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options and cancel may be NULL. CANCELLED. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab\n (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1"]
     pub fn trafo_evaluate(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -4760,7 +4760,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " BLEU and chrF2 of every translation by itself against its one reference, 0 to 100, as sacreBLEU's\n sentence scores: BLEU leaves out orders longer than the translation. They choose among\n translations of a line; their mean is no corpus score. Of the options, tokenize, tokenizer and\n lowercase are used. options may be NULL. out_bleu and out_chrf, arrays of `count`, get the\n scores. out_bleu and out_chrf may be NULL, but not both: that score is not computed then.\n INVALID_ARGUMENT: no lines; the tokenizer as for trafo_evaluate. since 0.1"]
+    #[doc = " BLEU and chrF2 of every translation by itself against its one reference, 0 to 100, as sacreBLEU's sentence scores: BLEU leaves out\n orders longer than the translation. They choose among translations of a line; their mean is no corpus score. Of the options,\n tokenize, tokenizer and lowercase are used. options may be NULL. out_bleu and out_chrf, arrays of `count`, get the scores. out_bleu\n and out_chrf may be NULL, but not both: that score is not computed then. INVALID_ARGUMENT: no lines; the tokenizer as for trafo_evaluate.\n since 0.1"]
     pub fn trafo_sentence_scores(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -4772,7 +4772,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential\n smoothing). out_signature may be NULL; it gets sacreBLEU's signature, freed with\n trafo_string_free. since 0.1"]
+    #[doc = " Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets\n sacreBLEU's signature, freed with trafo_string_free. since 0.1"]
     pub fn trafo_bleu(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -4784,7 +4784,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for\n trafo_bleu. since 0.1"]
+    #[doc = " Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1"]
     pub fn trafo_chrf(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -4795,7 +4795,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The corpus score of one metric: a bit TRAFO_METRIC_* (trafo_models.h) of one that needs\n translations. `references` as for trafo_evaluate. INVALID_ARGUMENT: no lines; another metric.\n since 0.1"]
+    #[doc = " The corpus score of one metric: a bit TRAFO_METRIC_* (trafo_models.h) of one that needs translations. `references` as for\n trafo_evaluate. INVALID_ARGUMENT: no lines; another metric. since 0.1"]
     pub fn trafo_metric_score(
         metric: i32,
         hypotheses: *const trafo_string_view,
