@@ -23,7 +23,7 @@ func TestAnEncoderLearnsLabels(t *testing.T) {
 
 	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
 	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
-	config.Architecture, config.DecoderLayers, config.PreNorm, config.TokenTypes = trafo.Encoder, 1, false, 2
+	config.Architecture, config.DecoderLayers, config.PreNorm, config.TokenTypes = trafo.Encoder, 1, trafo.Some(false), 2
 	body := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer body.Close()
 	_, _, err := body.Classify(tokenizer, texts)
