@@ -127,6 +127,15 @@ TEST_F(T5ImportTest, OneMatrixUnderOtherNames) {
   refused_import(directory_, ErrorCode::corrupt_file, "differ");
 }
 
+TEST_F(T5ImportTest, NullDoesNotScaleTheOutput) {
+  edit_config(directory_, [](FileJson& json) { json["scale_decoder_outputs"] = false; });
+  const ModelConfig unscaled = imported(directory_).model->config();
+  edit_config(directory_, [](FileJson& json) { json["scale_decoder_outputs"] = nullptr; });
+  EXPECT_EQ(imported(directory_).model->config(), unscaled);
+  edit_config(directory_, [](FileJson& json) { json.erase("scale_decoder_outputs"); });
+  EXPECT_NE(imported(directory_).model->config(), unscaled);
+}
+
 TEST_F(T5ImportTest, KeysThatChangeTheFunctionAreRefused) {
   const auto changed = [&](const char* key, FileJson value, ErrorCode code,
                            const char* said = nullptr) {

@@ -108,7 +108,7 @@ void read_feed_forward(const ConfigReader& json, bool is_mt5, ModelConfig& confi
 bool read_scaled(const ConfigReader& json, bool is_mt5) {
   if (is_mt5) return false;
   const bool is_tied = !json.has(kTied) || json.flag(kTied, true);
-  return json.flag(kScaled, is_tied);
+  return json.flag(kScaled, is_tied && !json.names(kScaled));  // null: transformers does not scale
 }
 
 // Without the vocabulary and the output matrix.
