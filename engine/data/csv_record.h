@@ -17,7 +17,7 @@ class CsvScan {
  public:
   // The next line, after a line feed if it is not the first one.
   void add(std::string_view line) noexcept;
-  // Whether a quoted field goes on after the last line.
+  // Whether a quoted field continues after the last line.
   bool is_open() const noexcept { return state_ == State::quoted; }
 
  private:

@@ -101,7 +101,7 @@ func (value *EncoderClass) UnmarshalText(text []byte) error {
 	return wordsOfEncoderClass.unmarshal(value, text)
 }
 
-// EncoderHead: what an encoder computes of its hidden states.
+// EncoderHead: pooling of the hidden states of an encoder.
 type EncoderHead int32
 
 const (
@@ -874,7 +874,7 @@ const (
 	CorpusFormatJSONLines CorpusFormat = C.TRAFO_CORPUS_JSON_LINES
 	// A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members.
 	CorpusFormatChats CorpusFormat = C.TRAFO_CORPUS_CHATS
-	// CSV whose first line has the names of the columns, which are those of the members of JSON lines.
+	// CSV. Its first line names the columns as JSON lines name their members.
 	CorpusFormatCSV CorpusFormat = C.TRAFO_CORPUS_CSV
 )
 

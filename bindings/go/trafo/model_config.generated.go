@@ -153,7 +153,7 @@ type ModelConfig struct {
 	// Labels of an encoder with a head for texts or tokens. Default 0.
 	Labels int `json:"labels,omitzero"`
 	// Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the
-	// second one to those of the second text of a pair, if there is one. 0: there is no table. Default 0.
+	// second one to the embeddings of the second text of a pair. 0: no table. Default 0.
 	TokenTypes int `json:"token_types,omitzero"`
 	// Dropout of the vectors that the classifier of an encoder reads. Default 0.
 	ClassifierDropout float64 `json:"classifier_dropout,omitzero"`

@@ -142,8 +142,7 @@ typedef struct trafo_error trafo_error;
 #define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text, the texts of a pair or a conversation. */
 /* A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members. */
 #define TRAFO_CORPUS_CHATS      3
-/* CSV whose first line has the names of the columns, which are those of the members of JSON lines. */
-#define TRAFO_CORPUS_CSV        4
+#define TRAFO_CORPUS_CSV        4 /* CSV. Its first line names the columns as JSON lines name their members. */
 
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */
@@ -1243,7 +1242,7 @@ typedef struct trafo_model trafo_model;
 #define TRAFO_ENCODER_CLASS_ROBERTA     1 /* RobertaModel and its heads. */
 #define TRAFO_ENCODER_CLASS_XLM_ROBERTA 2 /* XLMRobertaModel and its heads. */
 
-/* What an encoder computes of its hidden states. */
+/* Pooling of the hidden states of an encoder. */
 #define TRAFO_ENCODER_HEAD_NONE      0 /* Nothing. */
 #define TRAFO_ENCODER_HEAD_MASKED_LM 1 /* Logits over the vocabulary, one row for each token. */
 #define TRAFO_ENCODER_HEAD_SEQUENCE  2 /* Logits over the labels, one row for each text. */
@@ -1325,8 +1324,8 @@ typedef struct trafo_model_config {
   /* Distance in tokens from which on all keys have the last bucket, with relative_buckets; above half of them. Default 128. */
   int64_t relative_distance;
   int64_t labels; /* Labels of an encoder with a head for texts or tokens. Default 0. */
-  /* Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to those
-   * of the second text of a pair, if there is one. 0: there is no table. Default 0. */
+  /* Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to the
+   * embeddings of the second text of a pair. 0: no table. Default 0. */
   int64_t token_types;
   double classifier_dropout; /* Dropout of the vectors that the classifier of an encoder reads. Default 0. */
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */

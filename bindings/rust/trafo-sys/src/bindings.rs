@@ -2343,7 +2343,7 @@ pub struct trafo_model_config {
     pub relative_distance: i64,
     #[doc = " Labels of an encoder with a head for texts or tokens. Default 0."]
     pub labels: i64,
-    #[doc = " Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to those\n of the second text of a pair, if there is one. 0: there is no table. Default 0."]
+    #[doc = " Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to the\n embeddings of the second text of a pair. 0: no table. Default 0."]
     pub token_types: i64,
     #[doc = " Dropout of the vectors that the classifier of an encoder reads. Default 0."]
     pub classifier_dropout: f64,

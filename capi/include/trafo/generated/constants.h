@@ -72,8 +72,7 @@
 #define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text, the texts of a pair or a conversation. */
 /* A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members. */
 #define TRAFO_CORPUS_CHATS      3
-/* CSV whose first line has the names of the columns, which are those of the members of JSON lines. */
-#define TRAFO_CORPUS_CSV        4
+#define TRAFO_CORPUS_CSV        4 /* CSV. Its first line names the columns as JSON lines name their members. */
 
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */

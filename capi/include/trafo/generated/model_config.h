@@ -40,7 +40,7 @@
 #define TRAFO_ENCODER_CLASS_ROBERTA     1 /* RobertaModel and its heads. */
 #define TRAFO_ENCODER_CLASS_XLM_ROBERTA 2 /* XLMRobertaModel and its heads. */
 
-/* What an encoder computes of its hidden states. */
+/* Pooling of the hidden states of an encoder. */
 #define TRAFO_ENCODER_HEAD_NONE      0 /* Nothing. */
 #define TRAFO_ENCODER_HEAD_MASKED_LM 1 /* Logits over the vocabulary, one row for each token. */
 #define TRAFO_ENCODER_HEAD_SEQUENCE  2 /* Logits over the labels, one row for each text. */
@@ -122,8 +122,8 @@ typedef struct trafo_model_config {
   /* Distance in tokens from which on all keys have the last bucket, with relative_buckets; above half of them. Default 128. */
   int64_t relative_distance;
   int64_t labels; /* Labels of an encoder with a head for texts or tokens. Default 0. */
-  /* Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to those
-   * of the second text of a pair, if there is one. 0: there is no table. Default 0. */
+  /* Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second one to the
+   * embeddings of the second text of a pair. 0: no table. Default 0. */
   int64_t token_types;
   double classifier_dropout; /* Dropout of the vectors that the classifier of an encoder reads. Default 0. */
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */

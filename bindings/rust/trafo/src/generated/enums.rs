@@ -149,7 +149,7 @@ pub enum CorpusFormat {
     JsonLines,
     /// A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members.
     Chats,
-    /// CSV whose first line has the names of the columns, which are those of the members of JSON lines.
+    /// CSV. Its first line names the columns as JSON lines name their members.
     Csv,
 }
 impl CorpusFormat {

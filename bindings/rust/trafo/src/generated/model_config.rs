@@ -215,7 +215,7 @@ named! { EncoderClass:
     Roberta = "roberta",
     XlmRoberta = "xlm-roberta" | "xlm_roberta",
 }
-/// What an encoder computes of its hidden states.
+/// Pooling of the hidden states of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EncoderHead {
@@ -399,7 +399,7 @@ model_config! {
     /// Labels of an encoder with a head for texts or tokens. Default 0.
     labels: usize = to_count, from_i64;
     /// Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second
-    /// one to those of the second text of a pair, if there is one. 0: there is no table. Default 0.
+    /// one to the embeddings of the second text of a pair. 0: no table. Default 0.
     token_types: usize = to_count, from_i64;
     /// Dropout of the vectors that the classifier of an encoder reads. Default 0.
     classifier_dropout: f64 = same, same;
