@@ -101,7 +101,7 @@ func (value *EncoderClass) UnmarshalText(text []byte) error {
 	return wordsOfEncoderClass.unmarshal(value, text)
 }
 
-// EncoderHead: pooling of the hidden states of an encoder.
+// EncoderHead: layers on top of the hidden states of an encoder.
 type EncoderHead int32
 
 const (

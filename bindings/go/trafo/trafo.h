@@ -1242,7 +1242,7 @@ typedef struct trafo_model trafo_model;
 #define TRAFO_ENCODER_CLASS_ROBERTA     1 /* RobertaModel and its heads. */
 #define TRAFO_ENCODER_CLASS_XLM_ROBERTA 2 /* XLMRobertaModel and its heads. */
 
-/* Pooling of the hidden states of an encoder. */
+/* Layers on top of the hidden states of an encoder. */
 #define TRAFO_ENCODER_HEAD_NONE      0 /* Nothing. */
 #define TRAFO_ENCODER_HEAD_MASKED_LM 1 /* Logits over the vocabulary, one row for each token. */
 #define TRAFO_ENCODER_HEAD_SEQUENCE  2 /* Logits over the labels, one row for each text. */

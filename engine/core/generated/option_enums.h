@@ -36,7 +36,7 @@ struct EnumNames<EncoderClass> {
   static constexpr std::array<const char*, 3> names{"bert", "roberta", "xlm-roberta"};
 };
 
-// Pooling of the hidden states of an encoder. Values are part of the C ABI.
+// Layers on top of the hidden states of an encoder. Values are part of the C ABI.
 enum class EncoderHead : int32_t {
   // Nothing.
   none = 0,

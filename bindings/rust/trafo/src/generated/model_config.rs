@@ -215,7 +215,7 @@ named! { EncoderClass:
     Roberta = "roberta",
     XlmRoberta = "xlm-roberta" | "xlm_roberta",
 }
-/// Pooling of the hidden states of an encoder.
+/// Layers on top of the hidden states of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EncoderHead {
