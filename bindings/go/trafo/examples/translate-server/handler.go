@@ -9,7 +9,11 @@ import (
 	"time"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
+	"github.com/trafo-engine/trafo/bindings/go/trafo/examples/serving"
 )
+
+// search is the settings that lines must share to be translated together.
+type search struct{ beam, nBest int }
 
 // limits of one request.
 type limits struct {
@@ -19,8 +23,8 @@ type limits struct {
 }
 
 type server struct {
-	batcher *batcher
-	metrics *metrics
+	batcher *serving.Batcher[search, []trafo.Hypothesis]
+	metrics *serving.Metrics
 	limits  limits
 	how     search // what requests that do not say get
 
@@ -93,7 +97,7 @@ func (s *server) routes() http.Handler {
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		s.metrics.write(w)
+		s.metrics.Write(w)
 	})
 	return mux
 }
@@ -101,11 +105,11 @@ func (s *server) routes() http.Handler {
 func (s *server) translate(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	status := http.StatusOK
-	defer func() { s.metrics.answered(status, time.Since(began)) }()
+	defer func() { s.metrics.Answered(status, time.Since(began)) }()
 	lines, how, err := s.read(w, r)
 	var found [][]trafo.Hypothesis
 	if err == nil {
-		found, err = s.batcher.submit(r.Context(), lines, how)
+		found, err = s.batcher.Submit(r.Context(), lines, how)
 	}
 	var answer any
 	var refused *refusal
@@ -117,7 +121,7 @@ func (s *server) translate(w http.ResponseWriter, r *http.Request) {
 		return
 	case errors.As(err, &refused):
 		status = refused.status
-	case errors.Is(err, errQueueFull), errors.Is(err, errClosing):
+	case errors.Is(err, serving.ErrQueueFull), errors.Is(err, serving.ErrClosing):
 		w.Header().Set("Retry-After", "1")
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, trafo.ErrInvalidArgument):

@@ -6,7 +6,7 @@
 //
 // POST /translate takes a text or a list of texts and gives {"translations": [{"text", "score"}]},
 // with "alternatives" if n_best is above 1. Lines of concurrent requests are translated together
-// (batcher.go says how). A client that goes away takes its lines out of the queue, and out of the
+// (examples/serving says how). A client that goes away takes its lines out of the queue, and out of the
 // engine if nobody else waits for the batch. 503 says that the queue is full. GET /healthz answers
 // while the server does; GET /readyz does, too, but is 503 from the signal to end on; GET /metrics is
 // for Prometheus.
@@ -32,7 +32,20 @@ import (
 	"time"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
+	"github.com/trafo-engine/trafo/bindings/go/trafo/examples/serving"
 )
+
+// translator is the model, or its replacement in a test.
+type translator func(ctx context.Context, lines []string, how search) (*trafo.Translations, error)
+
+// found is t in the form of the batcher.
+func (t translator) found(ctx context.Context, lines []string, how search) ([][]trafo.Hypothesis, int, error) {
+	result, err := t(ctx, lines, how)
+	if err != nil {
+		return nil, 0, err
+	}
+	return result.Lines, result.Truncated, nil
+}
 
 type config struct {
 	model, vocabulary string
@@ -123,9 +136,9 @@ func (c *config) open() (translate translator, close func(), err error) {
 
 // serve answers until ctx ends, and then what it has accepted; after c.grace it gives that up.
 func serve(ctx context.Context, listener net.Listener, translate translator, c *config) error {
-	m := newMetrics()
-	b := newBatcher(translate, c.window, c.batch, c.queue, m)
-	defer b.close()
+	m := serving.NewMetrics()
+	b := serving.NewBatcher(translate.found, c.window, c.batch, c.queue, m)
+	defer b.Close()
 	s := &server{batcher: b, metrics: m, limits: c.limits, how: c.how}
 	h := &http.Server{
 		Handler:           s.routes(),

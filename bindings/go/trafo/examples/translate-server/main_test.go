@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
+	"github.com/trafo-engine/trafo/bindings/go/trafo/examples/serving"
 )
 
 var (
@@ -421,13 +422,13 @@ func TestBadRequestsAreRefused(t *testing.T) {
 func TestOneRefusedRequestDoesNotSpoilItsBatch(t *testing.T) {
 	release := make(chan struct{})
 	close(release)
-	m := newMetrics()
-	b := newBatcher(held(release), time.Hour, 3, 10, m) // begins when three wait
-	defer b.close()
+	m := serving.NewMetrics()
+	b := serving.NewBatcher(held(release).found, time.Hour, 3, 10, m) // begins when three wait
+	defer b.Close()
 	var group sync.WaitGroup
 	for _, line := range []string{"a", "refused", "b"} {
 		spawn(&group, func() {
-			found, err := b.submit(t.Context(), []string{line}, search{1, 1})
+			found, err := b.Submit(t.Context(), []string{line}, search{1, 1})
 			if line == "refused" {
 				if !errors.Is(err, trafo.ErrInvalidArgument) {
 					t.Error(err)
@@ -439,7 +440,7 @@ func TestOneRefusedRequestDoesNotSpoilItsBatch(t *testing.T) {
 	}
 	group.Wait()
 	var text bytes.Buffer
-	m.write(&text)
+	m.Write(&text)
 	if !strings.Contains(text.String(), "translate_sentences_total 2\n") {
 		t.Error(text.String())
 	}

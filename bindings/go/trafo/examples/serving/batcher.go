@@ -1,4 +1,6 @@
-package main
+// Package serving is shared by the servers among the examples: lines of concurrent requests that are
+// translated together, and metrics in Prometheus' text format.
+package serving
 
 import (
 	"context"
@@ -6,74 +8,74 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
 
+// Reasons why Submit has not accepted lines.
 var (
-	errQueueFull = errors.New("the queue is full, try again later")
-	errClosing   = errors.New("the server is shutting down")
+	ErrQueueFull = errors.New("the queue is full, try again later")
+	ErrClosing   = errors.New("the server is shutting down")
 )
 
-// search is what lines must have in common to be translated together.
-type search struct{ beam, nBest int }
-
-// translator is the model, or what a test puts in its place.
-type translator func(ctx context.Context, lines []string, how search) (*trafo.Translations, error)
+// Translator is the model, or its replacement in a test. It gives the result of every line, and how many
+// lines were cut. How: the settings that lines must share to be translated together; Line: the result of a
+// line.
+type Translator[How comparable, Line any] func(ctx context.Context, lines []string, how How) (found []Line, truncated int, err error)
 
 // job is the lines of one request.
-type job struct {
+type job[How comparable, Line any] struct {
 	ctx     context.Context
 	lines   []string
-	how     search
+	how     How
 	arrived time.Time
 	done    chan struct{} // closed when result and err are there
-	result  [][]trafo.Hypothesis
+	result  []Line
 	err     error
 }
 
-// batcher translates the lines of concurrent requests together: one sentence leaves most of a
+// Batcher translates the lines of concurrent requests together: one sentence leaves most of a
 // processor idle, many together cost little more. The first waiting request is translated when it
 // has waited for `window`, or as soon as `most` lines wait; under load it has waited while the batch
 // before it was translated, and the window costs nothing. A batch is the waiting requests that
 // search like the first, in the order of their arrival; a request is never divided.
-type batcher struct {
-	translate translator
+type Batcher[How comparable, Line any] struct {
+	translate Translator[How, Line]
 	window    time.Duration
 	most      int // lines in a batch, but for a request that has more
 	bound     int // lines that may wait
-	metrics   *metrics
+	metrics   *Metrics
 
 	lock    sync.Mutex
-	waiting []*job
+	waiting []*job[How, Line]
 	lines   int // of waiting
 	closing bool
 	changed chan struct{} // holds a token when waiting or closing has changed
 	stopped chan struct{}
 }
 
-func newBatcher(translate translator, window time.Duration, most, bound int, m *metrics) *batcher {
-	b := &batcher{translate: translate, window: window, most: most, bound: bound, metrics: m,
+// NewBatcher starts the goroutine that calls translate. most: lines in a batch, but for a request that has
+// more; bound: lines that may wait.
+func NewBatcher[How comparable, Line any](translate Translator[How, Line], window time.Duration, most, bound int, m *Metrics) *Batcher[How, Line] {
+	b := &Batcher[How, Line]{translate: translate, window: window, most: most, bound: bound, metrics: m,
 		changed: make(chan struct{}, 1), stopped: make(chan struct{})}
 	go b.run()
 	return b
 }
 
-// submit waits for the translations of lines; errQueueFull and errClosing say that they were not
+// Submit waits for the translations of lines; ErrQueueFull and ErrClosing say that they were not
 // accepted. The request of a ctx that ends is left out of its batch if that has not begun.
-func (b *batcher) submit(ctx context.Context, lines []string, how search) ([][]trafo.Hypothesis, error) {
-	j := &job{ctx: ctx, lines: lines, how: how, arrived: time.Now(), done: make(chan struct{})}
+func (b *Batcher[How, Line]) Submit(ctx context.Context, lines []string, how How) ([]Line, error) {
+	j := &job[How, Line]{ctx: ctx, lines: lines, how: how, arrived: time.Now(), done: make(chan struct{})}
 	b.lock.Lock()
 	if b.closing {
 		b.lock.Unlock()
-		return nil, errClosing
+		return nil, ErrClosing
 	}
 	if b.lines+len(lines) > b.bound {
 		b.sweep()
 	}
 	if len(b.waiting) > 0 && b.lines+len(lines) > b.bound {
 		b.lock.Unlock()
-		return nil, errQueueFull
+		return nil, ErrQueueFull
 	}
 	b.waiting = append(b.waiting, j)
 	b.lines += len(lines)
@@ -88,8 +90,8 @@ func (b *batcher) submit(ctx context.Context, lines []string, how search) ([][]t
 	}
 }
 
-// close translates what waits and then ends; nothing is accepted any more.
-func (b *batcher) close() {
+// Close translates what waits and then ends; nothing is accepted any more.
+func (b *Batcher[How, Line]) Close() {
 	b.lock.Lock()
 	b.closing = true
 	b.lock.Unlock()
@@ -97,14 +99,14 @@ func (b *batcher) close() {
 	<-b.stopped
 }
 
-func (b *batcher) wake() {
+func (b *Batcher[How, Line]) wake() {
 	select {
 	case b.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (b *batcher) run() {
+func (b *Batcher[How, Line]) run() {
 	defer close(b.stopped)
 	for {
 		batch, wait := b.next()
@@ -127,7 +129,7 @@ func (b *batcher) run() {
 }
 
 // next takes a batch, or says how long to wait for one: 0 until something changes, negative for ever.
-func (b *batcher) next() (batch []*job, wait time.Duration) {
+func (b *Batcher[How, Line]) next() (batch []*job[How, Line], wait time.Duration) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	b.sweep()
@@ -161,8 +163,8 @@ func (b *batcher) next() (batch []*job, wait time.Duration) {
 }
 
 // sweep forgets the requests whose clients have gone.
-func (b *batcher) sweep() {
-	b.waiting = slices.DeleteFunc(b.waiting, func(j *job) bool { return j.ctx.Err() != nil })
+func (b *Batcher[How, Line]) sweep() {
+	b.waiting = slices.DeleteFunc(b.waiting, func(j *job[How, Line]) bool { return j.ctx.Err() != nil })
 	b.lines = 0
 	for _, j := range b.waiting {
 		b.lines += len(j.lines)
@@ -170,7 +172,7 @@ func (b *batcher) sweep() {
 }
 
 // work translates a batch. It is given up when nobody waits for any of it any more.
-func (b *batcher) work(batch []*job) {
+func (b *Batcher[How, Line]) work(batch []*job[How, Line]) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var lines []string
@@ -188,11 +190,11 @@ func (b *batcher) work(batch []*job) {
 		defer stop()
 	}
 	b.metrics.batch(len(lines))
-	result, err := b.translate(ctx, lines, batch[0].how)
+	found, truncated, err := b.translate(ctx, lines, batch[0].how)
 	if err != nil && len(batch) > 1 && ctx.Err() == nil {
 		// One request's lines are refused: the others are not to suffer.
 		for _, j := range batch {
-			b.work([]*job{j})
+			b.work([]*job[How, Line]{j})
 		}
 		return
 	}
@@ -200,12 +202,11 @@ func (b *batcher) work(batch []*job) {
 		if err != nil {
 			j.err = err
 		} else {
-			j.result = result.Lines[:len(j.lines)]
-			result.Lines = result.Lines[len(j.lines):]
+			j.result, found = found[:len(j.lines)], found[len(j.lines):]
 		}
 		close(j.done)
 	}
 	if err == nil {
-		b.metrics.translated(len(lines), result.Truncated)
+		b.metrics.translated(len(lines), truncated)
 	}
 }

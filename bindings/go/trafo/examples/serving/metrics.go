@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// metrics counts what /metrics tells, in Prometheus' text format.
-type metrics struct {
+// Metrics counts requests and sentences for /metrics, in Prometheus' text format.
+type Metrics struct {
 	lock      sync.Mutex
 	requests  map[int]int64 // of /translate, by status
 	sentences int64
@@ -48,41 +48,44 @@ func (h *histogram) write(w io.Writer, name, help string) {
 	fmt.Fprintf(w, "%s_bucket{le=\"+Inf\"} %d\n%s_sum %g\n%s_count %d\n", name, total, name, h.sum, name, total)
 }
 
-func newMetrics() *metrics {
-	return &metrics{
+// NewMetrics begins with zeros.
+func NewMetrics() *Metrics {
+	return &Metrics{
 		requests: map[int]int64{},
 		latency:  newHistogram(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
 		batches:  newHistogram(1, 2, 4, 8, 16, 32, 64, 128, 256),
 	}
 }
 
-func (m *metrics) answered(status int, took time.Duration) {
+// Answered counts a request to /translate.
+func (m *Metrics) Answered(status int, took time.Duration) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.requests[status]++
 	m.latency.observe(took.Seconds())
 }
 
-func (m *metrics) queue(lines int) {
+func (m *Metrics) queue(lines int) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.queued = lines
 }
 
-func (m *metrics) batch(lines int) {
+func (m *Metrics) batch(lines int) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.batches.observe(float64(lines))
 }
 
-func (m *metrics) translated(lines, truncated int) {
+func (m *Metrics) translated(lines, truncated int) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.sentences += int64(lines)
 	m.truncated += int64(truncated)
 }
 
-func (m *metrics) write(w io.Writer) {
+// Write gives all numbers.
+func (m *Metrics) Write(w io.Writer) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	fmt.Fprint(w, "# HELP translate_requests_total Requests to /translate, by status.\n# TYPE translate_requests_total counter\n")
