@@ -36,8 +36,8 @@ use crate::serving::metrics::Metrics;
 use crate::store::NewCorrection;
 use crate::versions::now;
 
-const PAGE: &str = include_str!("page.html");
-const OPENAPI: &str = include_str!("../openapi.json");
+const PAGE: &str = include_str!("../shared/page.html");
+const OPENAPI: &str = include_str!("../shared/openapi.json");
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
 /// Requests at a time that work on the database.

@@ -2,6 +2,7 @@
 //! from a run that was never killed.
 //!
 //!     LEARNING_KILLS=200 cargo test --test kills        # 12 without it
+//!     LEARNING_SERVICE_PROGRAM=go-program:rust-program cargo test --test kills kills    # the programs take turns
 
 mod common;
 
@@ -11,7 +12,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use common::{Instance, Process, TOOLS, TestFolder, command, correction, sentences};
+use common::{
+    Instance, Process, RUST, TOOLS, TestFolder, command, command_of, correction, sentences,
+};
 use learning_service::versions::Pair;
 use serde_json::{Value, json};
 
@@ -158,10 +161,10 @@ fn assert_same(found: &History, expected: &History) {
     }
 }
 
-/// The story up to a number of rounds, without a kill.
+/// The story up to a number of rounds, without a kill, by the program in Rust: all programs have the same bytes.
 fn whole(rounds: usize) -> History {
     let folder = TestFolder::new();
-    let service = Instance::start(folder.path(), &OPTIONS);
+    let service = Instance::spawn(command_of(RUST, folder.path(), &OPTIONS));
     let mut story = Story::new();
     assert_eq!(story.go_on(&service, rounds, &mut || ()), End::Whole);
     History::of(&service, folder.path(), &story, rounds)

@@ -299,7 +299,7 @@ fn requests_that_are_wrong_are_refused_with_a_reason() {
         let path = path.replace("{who}", "x").replace("{model}", "translation");
         path.replace("{domain}", "tools").replace("{source}", "x")
     };
-    let description: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
+    let description: Value = serde_json::from_str(include_str!("../shared/openapi.json")).unwrap();
     for (path, methods) in description["paths"].as_object().unwrap() {
         for method in ["get", "post", "delete"].iter().filter(|name| !methods[**name].is_null()) {
             let (status, answer) = send(&method.to_uppercase(), &fill(path), "");

@@ -1,13 +1,16 @@
 #![allow(dead_code)] // each test binary uses a part
 
 //! A small base, the service as separate processes, and a client.
+//!
+//! LEARNING_SERVICE_PROGRAM: another program than this crate's that is tested in its place, such as the one in Go. Several,
+//! with ':' between them, take turns where a test starts more than one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -168,8 +171,19 @@ pub struct Instance {
     listener: Option<JoinHandle<()>>,
 }
 
-fn command_on(base: &Path, data: &Path, options: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_learning-service"));
+/// The program of this crate.
+pub const RUST: &str = env!("CARGO_BIN_EXE_learning-service");
+
+/// The program that is tested; with several, they take turns.
+fn next_program() -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let given = std::env::var("LEARNING_SERVICE_PROGRAM").unwrap_or(RUST.into());
+    let programs: Vec<&str> = given.split(':').collect();
+    programs[NEXT.fetch_add(1, Ordering::Relaxed) % programs.len()].into()
+}
+
+fn command_on(program: &str, base: &Path, data: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.arg("--data").arg(data).arg("--base").arg(base);
     command.args(["--address", "127.0.0.1:0"]).args(options);
     command.env_remove("LEARNING_SERVICE_TOKEN");
@@ -178,7 +192,11 @@ fn command_on(base: &Path, data: &Path, options: &[&str]) -> Command {
 
 /// The service on the small base.
 pub fn command(data: &Path, options: &[&str]) -> Command {
-    let mut command = command_on(base(), data, &["--beam", "1", "--serve-threads", "1"]);
+    command_of(&next_program(), data, options)
+}
+
+pub fn command_of(program: &str, data: &Path, options: &[&str]) -> Command {
+    let mut command = command_on(program, base(), data, &["--beam", "1", "--serve-threads", "1"]);
     command.args(["--train-share", "1", "--updates", "300", "--every", "20", "--patience", "4"]);
     command
         .args([
@@ -208,7 +226,7 @@ impl Instance {
     }
     /// On another base, with the service's own settings.
     pub fn start_on(base: &Path, data: &Path, options: &[&str]) -> Self {
-        Self::spawn(command_on(base, data, options))
+        Self::spawn(command_on(&next_program(), base, data, options))
     }
     pub fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
