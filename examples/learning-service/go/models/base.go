@@ -1,0 +1,167 @@
+// Package models has the base model, the adapters on disk and the models that translate.
+//
+// A directory of a base has a model and a vocabulary as a run directory or translate-train import leaves them, and
+// two sets of sentence pairs, one sentence a line: replay.source and replay.target are learned again in every
+// round, regression.source and regression.target are never learned and show what a version has forgotten.
+package models
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/trafo-engine/trafo/bindings/go/trafo"
+
+	"github.com/trafo-engine/trafo/examples/learning-service/go/fault"
+	"github.com/trafo-engine/trafo/examples/learning-service/go/hash"
+	"github.com/trafo-engine/trafo/examples/learning-service/go/store"
+)
+
+// mostRegression is the most pairs of the regression set that are measured.
+const mostRegression = 400
+
+// Engine says how a model computes.
+type Engine struct {
+	Threads int     // 0: one for each core
+	Share   float64 // of the time while models with share 1 compute
+}
+
+func (e Engine) options() []trafo.Option {
+	options := []trafo.Option{trafo.WithBackgroundShare(e.Share)}
+	if e.Threads > 0 {
+		options = append(options, trafo.WithThreads(e.Threads))
+	}
+	return options
+}
+
+// Model is a model with the device that is its alone.
+type Model struct {
+	*trafo.Model
+	Device *trafo.Context
+}
+
+// Close frees both, after the call in progress.
+func (m *Model) Close() {
+	// They fail in callbacks of the engine only.
+	_ = m.Model.Close()
+	_ = m.Device.Close()
+}
+
+// Load reads a model.
+func Load(path string, engine Engine) (*Model, error) {
+	device, err := trafo.NewContext(engine.options()...)
+	if err != nil {
+		return nil, err
+	}
+	model, err := device.LoadModel(path)
+	if err != nil {
+		_ = device.Close()
+		return nil, err
+	}
+	return &Model{model, device}, nil
+}
+
+// Base is the model that all adapters belong to.
+type Base struct {
+	model              string
+	Tokenizer          *trafo.Tokenizer
+	Replay, Regression []store.Pair
+	Hash               string // of model, vocabulary and both sets
+}
+
+// OpenBase reads a directory.
+func OpenBase(folder string) (*Base, error) {
+	model, err := trafo.FindModel(folder)
+	if err != nil {
+		return nil, err
+	}
+	vocabulary, err := trafo.FindVocabulary(folder)
+	if err != nil {
+		return nil, err
+	}
+	files := []string{model, vocabulary}
+	for _, name := range []string{"replay.source", "replay.target", "regression.source", "regression.target"} {
+		files = append(files, filepath.Join(folder, name))
+	}
+	b := &Base{model: model}
+	if b.Tokenizer, err = trafo.LoadTokenizer(vocabulary); err != nil {
+		return nil, err
+	}
+	if b.Replay, err = readPairs(files[2], files[3]); err != nil {
+		return nil, err
+	}
+	if b.Regression, err = readPairs(files[4], files[5]); err != nil {
+		return nil, err
+	}
+	b.Regression = b.Regression[:min(len(b.Regression), mostRegression)]
+	b.Hash, err = hash.Files(files...)
+	return b, err
+}
+
+// Load gives a model to add an adapter to.
+func (b *Base) Load(engine Engine) (*Model, error) { return Load(b.model, engine) }
+
+// LoadToServe gives a model to translate with, by the adapter in a directory unless that is empty.
+func (b *Base) LoadToServe(adapter string, engine Engine) (*Model, error) {
+	model, err := b.Load(engine)
+	if err != nil {
+		return nil, err
+	}
+	if adapter != "" {
+		err = model.LoadAdapter(adapter)
+		if err == nil {
+			err = model.MergeAdapter()
+		}
+		if err == nil {
+			err = model.RemoveAdapter() // and the weights that it was merged into are freed
+		}
+	}
+	if err == nil {
+		err = model.PrepareInference()
+	}
+	if err != nil {
+		model.Close()
+		return nil, err
+	}
+	return model, nil
+}
+
+func readLines(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.New(fault.Invalid,
+			"%v; a base has replay.source, replay.target, regression.source and regression.target", err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		lines = append(lines, strings.TrimSuffix(line, "\r"))
+	}
+	return lines, nil
+}
+
+// readPairs reads two files of equal line count without empty lines.
+func readPairs(source, target string) ([]store.Pair, error) {
+	sources, err := readLines(source)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := readLines(target)
+	if err != nil {
+		return nil, err
+	}
+	if len(sources) != len(targets) || len(sources) == 0 {
+		return nil, fault.New(fault.Invalid, "%s has %d lines and %s has %d: they must be as many, and at least one",
+			source, len(sources), target, len(targets))
+	}
+	pairs := make([]store.Pair, len(sources))
+	for i := range pairs {
+		for path, line := range map[string]string{source: sources[i], target: targets[i]} {
+			if strings.TrimSpace(line) == "" {
+				return nil, fault.New(fault.Invalid, "%s:%d: the line is empty", path, i+1)
+			}
+		}
+		pairs[i] = store.Pair{Source: sources[i], Target: targets[i]}
+	}
+	return pairs, nil
+}
