@@ -53,8 +53,10 @@ for workspace in bindings/rust examples/learning-service; do
 done
 
 if command -v govulncheck >/dev/null; then
-  check "Go modules (govulncheck${TRAFO_GO_ADVISORIES:+, $TRAFO_GO_ADVISORIES})" \
-    env -C bindings/go/trafo govulncheck ${TRAFO_GO_ADVISORIES:+-db "$TRAFO_GO_ADVISORIES"} ./...
+  for module in bindings/go/trafo examples/learning-service; do
+    check "Go modules of $module (govulncheck${TRAFO_GO_ADVISORIES:+, $TRAFO_GO_ADVISORIES})" \
+      env -C $module govulncheck ${TRAFO_GO_ADVISORIES:+-db "$TRAFO_GO_ADVISORIES"} ./...
+  done
 else
   missing "Go modules: there is no govulncheck (go install golang.org/x/vuln/cmd/govulncheck@latest)"
 fi

@@ -55,6 +55,11 @@ bindings() {
   step "Go"
   (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
   bindings/go/module_checks.sh "$(tests/tools/bundled_library.sh)"
+  step "The learning service in Go: its tests, and the service's story and kills against it"
+  (export CARGO_TARGET_DIR=$PWD/bindings/rust/target LEARNING_SERVICE_PROGRAM=$PWD/bindings/rust/target/learning-service-go LEARNING_KILLS=6 &&
+    cd examples/learning-service && test -z "$(gofmt -l go shared)" && go vet -race ./... && go test -count=1 -race -short ./... &&
+    go build -race -o "$LEARNING_SERVICE_PROGRAM" ./go &&
+    cargo test --quiet --test service --test kills -- a_domain requests_that_are_wrong kills)
   step "References of the interfaces"
   local languages=(rust go)
   if command -v doxygen >/dev/null; then languages+=(c); fi

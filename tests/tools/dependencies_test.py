@@ -58,6 +58,7 @@ class CommandTest(unittest.TestCase):
     FOUND = ("exit 3", "Vulnerability #1: GO-0000-0000")
 
     CRATES = ["Rust crates of bindings/rust", "Rust crates of examples/learning-service"]
+    MODULES = ["Go modules of bindings/go/trafo", "Go modules of examples/learning-service"]
 
     def run_with(self, cargo, govulncheck, bill="exit 0", **variables):
         with tempfile.TemporaryDirectory() as folder:
@@ -71,11 +72,11 @@ class CommandTest(unittest.TestCase):
 
     def test_nothing_is_found(self):
         status, said = self.run_with(self.NOTHING, self.NOTHING)
-        self.assertEqual((status, said.count("nothing found")), (0, 3))
+        self.assertEqual((status, said.count("nothing found")), (0, 4))
 
     def test_it_says_what_was_not_checked(self):
-        for cargo, govulncheck, missing in [(self.OFFLINE, self.NOTHING, self.CRATES), (self.NOTHING, self.NO_ROUTE, ["Go modules"]),
-                                            (self.OFFLINE, self.NO_ROUTE, [*self.CRATES, "Go modules"])]:
+        for cargo, govulncheck, missing in [(self.OFFLINE, self.NOTHING, self.CRATES), (self.NOTHING, self.NO_ROUTE, self.MODULES),
+                                            (self.OFFLINE, self.NO_ROUTE, [*self.CRATES, *self.MODULES])]:
             status, said = self.run_with(cargo, govulncheck)
             self.assertEqual(status, 77, said)
             lines = [line for line in said.splitlines() if line.startswith("NOT CHECKED")]
@@ -88,7 +89,7 @@ class CommandTest(unittest.TestCase):
         cargo = ('echo "$*" | grep -xE "audit --file (bindings/rust|examples/learning-service)/Cargo.lock --db /a copy --no-fetch"', "")
         govulncheck = ('[ "$*" = "-db file:///a copy ./..." ]', "")
         status, said = self.run_with(cargo, govulncheck, TRAFO_RUST_ADVISORIES="/a copy", TRAFO_GO_ADVISORIES="file:///a copy")
-        self.assertEqual((status, said.count("nothing found")), (0, 3), said)
+        self.assertEqual((status, said.count("nothing found")), (0, 4), said)
         self.assertEqual(self.run_with(cargo, govulncheck)[0], 1)
 
     def test_a_finding_counts_more_than_being_offline(self):
