@@ -16,6 +16,7 @@ use trafo::{
 };
 
 use crate::fault::{Fault, Result, io};
+use crate::frame::Frame;
 use crate::hash;
 use crate::versions::Pair;
 
@@ -39,10 +40,10 @@ impl Engine {
 
 pub struct Base {
     model: PathBuf,
-    pub tokenizer: Tokenizer,
+    pub frame: Frame,
     pub replay: Vec<Pair>,
     pub regression: Vec<Pair>,
-    /// Of model, vocabulary and both sets.
+    /// Of model, vocabulary, both sets, and the chat template if there is one.
     pub hash: String,
 }
 
@@ -52,12 +53,16 @@ impl Base {
         let vocabulary = find_vocabulary(folder)?;
         let sets = ["replay.source", "replay.target", "regression.source", "regression.target"];
         let sets = sets.map(|name| folder.join(name));
-        let tokenizer = Tokenizer::load(&vocabulary)?;
+        let frame = Frame::of_file(Tokenizer::load(&vocabulary)?, &model)?;
         let replay = read_pairs(&sets[0], &sets[1])?;
         let mut regression = read_pairs(&sets[2], &sets[3])?;
         regression.truncate(MOST_REGRESSION);
         let files: Vec<_> = [model.clone(), vocabulary].into_iter().chain(sets).collect();
-        Ok(Base { hash: hash::of_files(&files)?, model, tokenizer, replay, regression })
+        let mut hash = hash::of_files(&files)?;
+        if let Some(template) = &frame.template {
+            hash = hash::hex(hash::of_texts(&[&hash, template]));
+        }
+        Ok(Base { hash, model, frame, replay, regression })
     }
 
     /// A model to add an adapter to.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::fault::{Fault, Result, io};
 
-fn hex(digest: impl AsRef<[u8]>) -> String {
+pub fn hex(digest: impl AsRef<[u8]>) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

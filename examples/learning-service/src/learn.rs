@@ -156,7 +156,7 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
     let figures_of = |model: &Model| -> Result<Measured> {
         core.set_progress(Some(progress(round, "measuring", 0)));
         let mut pause = |took| rest(core, took);
-        measure(model, &base.tokenizer, &sets, settings.beam, &core.cancel, &mut pause)
+        measure(model, &base.frame, &sets, settings.beam, &core.cancel, &mut pause)
     };
     let of_base = figures_of(&base.load_to_serve(None, learner)?)?;
     let current = current(core, round)?;

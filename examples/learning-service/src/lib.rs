@@ -1,6 +1,6 @@
 //! A translation server that learns from corrections in the process that serves.
 //!
-//! `store` and `versions` are the database, `base` the model that is given, `train`, `measure` and `learn` the way of a new
+//! `store` and `versions` are the database, `base` the model that is given, `frame` how it reads pairs, `train`, `measure` and `learn` the way of a new
 //! version, `serve` the models that translate, `generate` the language model, `api` the HTTP interface and `openai` its part
 //! that is OpenAI's.
 
@@ -8,6 +8,7 @@ pub mod api;
 pub mod base;
 pub mod core;
 pub mod fault;
+pub mod frame;
 pub mod generate;
 mod hash;
 pub mod learn;

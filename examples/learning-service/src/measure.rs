@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use trafo::{CancelToken, Model, Tokenizer, TranslateOptions, bleu, chrf};
+use trafo::{CancelToken, Model, TranslateOptions, bleu, chrf};
 
 use crate::fault::Result;
+use crate::frame::Frame;
 use crate::settings::Bounds;
 use crate::store::Term;
 use crate::versions::Pair;
@@ -64,7 +65,7 @@ pub struct Measured {
 /// Translates the sets. `pause` is called between two parts of the work with the time that the part took.
 pub fn measure(
     model: &Model,
-    tokenizer: &Tokenizer,
+    frame: &Frame,
     sets: &Sets<'_>,
     beam: usize,
     cancel: &CancelToken,
@@ -77,7 +78,7 @@ pub fn measure(
     let (mut texts, mut tokens, mut milliseconds) = (Vec::new(), 0, 0.0);
     for chunk in lines.chunks(CHUNK) {
         let began = Instant::now();
-        for translation in model.translate(tokenizer, chunk, &options)? {
+        for translation in frame.translate(model, chunk, &options)?.0 {
             tokens += translation.hypotheses[0].tokens.len();
             texts.push(translation.text().to_string());
         }

@@ -158,11 +158,11 @@ impl Models {
 
     /// Translates with the model that is served when a batch begins.
     pub fn translator(self: Arc<Self>, base: &Base) -> Translator<Search, Line> {
-        let tokenizer = base.tokenizer.clone();
+        let frame = base.frame.clone();
         Box::new(move |lines, how: Search, cancel| {
             let served = self.get(how.domain);
             let options = how.options().cancel(cancel);
-            let (found, truncated) = served.model.translate_counted(&tokenizer, lines, &options)?;
+            let (found, truncated) = frame.translate(&served.model, lines, &options)?;
             let line = |translation: &trafo::Translation| Line {
                 hypotheses: translation.hypotheses.iter().map(Hypothesis::from).collect(),
                 source_tokens: translation.used_tokens,

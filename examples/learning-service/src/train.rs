@@ -42,10 +42,10 @@ pub fn train(
     let parts = weighted(base, round)?;
     let parts: Vec<_> = parts.iter().map(|(corpus, weight)| (corpus, *weight)).collect();
     let train = Corpus::mix(&parts)?;
-    let held = Corpus::from_pairs(round.held.iter().cloned())?;
-    let mut trainer = Trainer::builder(model, &base.tokenizer, &train)
+    let held = base.frame.corpus(&round.held)?;
+    let mut trainer = Trainer::builder(model, &base.frame.tokenizer, &train)
         .valid(&held)
-        .options(options_of(round))
+        .options(options_of(round).max_length(base.frame.longest()))
         .run_directory(work)
         .build()?;
     let (mut last, mut loss, mut failure) = (Instant::now(), 0.0, None);
@@ -85,7 +85,7 @@ fn save(model: &Model, adapter: &Path) -> Result<()> {
 
 /// The corrections, and a sample of the base's text, weighted so that the corrections have their share of an epoch.
 fn weighted(base: &Base, round: &Round) -> Result<Vec<(Corpus, f64)>> {
-    let corrections = Corpus::from_pairs(round.train.iter().cloned())?;
+    let corrections = base.frame.corpus(&round.train)?;
     let sample = sample(&base.replay, round.learning.replay, round.seed);
     if sample.is_empty() {
         return Ok(vec![(corrections, 1.0)]);
@@ -93,7 +93,7 @@ fn weighted(base: &Base, round: &Round) -> Result<Vec<(Corpus, f64)>> {
     let share = round.learning.share;
     let wanted = sample.len() as f64 * share / (1.0 - share);
     let weight = (wanted / round.train.len() as f64).max(1.0);
-    Ok(vec![(corrections, weight), (Corpus::from_pairs(sample)?, 1.0)])
+    Ok(vec![(corrections, weight), (base.frame.corpus(&sample)?, 1.0)])
 }
 
 /// `count` pairs in the order of a hash of their text and the seed.

@@ -5,7 +5,8 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use common::{Instance, TestFolder, language_model};
+use common::{Instance, TOOLS, TestFolder, answering_base, language_model, sentences};
+use learning_service::versions::Pair;
 use serde_json::{Value, json};
 use trafo::{GenerationOptions, Generator, Model, Tokenizer, TranslateOptions};
 
@@ -227,6 +228,46 @@ fn the_last_message_of_the_user_is_translated() {
     assert_eq!(choices(&stopped), [("Anna buys ".into(), "stop".into())]);
     let metrics = service.get("/metrics");
     assert!(metrics.as_str().unwrap().contains("openai_requests_total{code=\"200\"}"), "{metrics}");
+}
+
+#[test]
+fn a_language_model_learns_its_answers_from_corrections() {
+    let folder = TestFolder::new();
+    let base = answering_base();
+    let options = ["--batch", "60", "--learning-rate", "0.005", "--share", "0.5"];
+    let more = ["--beam", "1", "--updates", "400", "--patience", "5", "--replay", "200"];
+    // The base knows all sentences of the regression set, and loses up to 4 BLEU.
+    let bounds = ["--batch-tokens", "512", "--regression-loss", "10"];
+    let same = ["--language-model", base.to_str().unwrap()];
+    let service =
+        Instance::start_on(base, folder.path(), &[&options[..], &more, &bounds, &same].concat());
+    let answer = |model: &str, text: &str| {
+        let answer = service.post(CHAT, chat(model, text, json!({ "temperature": 0 })));
+        choices(&answer).remove(0)
+    };
+    // The base answers as the model that learns nothing: the prompt is that of the template.
+    let known = answer("answering-base", ASKED[0]);
+    assert_eq!(known, ("Anna buys the hat in red today".into(), "stop".into()));
+    assert_eq!(answer("translation:tools", ASKED[0]), known);
+    let pairs = sentences(&TOOLS);
+    let (taught, asked) = pairs.split_at(60);
+    let right = |asked: &[Pair]| {
+        let is_right = |(text, right): &&Pair| answer("translation:tools", text).0 == *right;
+        asked.iter().filter(is_right).count()
+    };
+    let before = right(&asked[..20]);
+    service.correct("tools", "Anna", taught);
+    let version = &service.wait_for_versions("tools", 1)[0];
+    assert_eq!(
+        (&version["state"], &version["current"]),
+        (&json!("good"), &json!(true)),
+        "{version}"
+    );
+    let after = right(&asked[..20]);
+    assert!(before == 0 && after >= 10, "{before} answers of 20 were right, {after} are");
+    assert_eq!(answer("translation", ASKED[0]), known, "other domains have the base");
+    service.post("/rollback", json!({ "domain": "tools", "version": 0 }));
+    assert_eq!(right(&asked[..20]), before);
 }
 
 #[test]

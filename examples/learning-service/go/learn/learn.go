@@ -191,7 +191,7 @@ func judge(c *core.Core, round *store.Round, digest string) (*judged, error) {
 			return nil, nil, err
 		}
 		c.SetProgress(progress(round, "measuring", 0))
-		found, err := measure(c.Closing(), model.Model, c.Base.Tokenizer, s, c.Settings.Beam,
+		found, err := measure(c.Closing(), model.Model, c.Base.Frame, s, c.Settings.Beam,
 			func(took time.Duration) { rest(c, took) })
 		if err != nil {
 			model.Close()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 
+	"github.com/trafo-engine/trafo/examples/learning-service/go/models"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/settings"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/store"
 )
@@ -67,7 +68,7 @@ type measured struct {
 }
 
 // measure translates the sets. pause is called between two parts of the work with the time that the part took.
-func measure(ctx context.Context, model *trafo.Model, tokenizer *trafo.Tokenizer, s *sets, beam int, pause func(time.Duration)) (*measured, error) {
+func measure(ctx context.Context, model *trafo.Model, frame *models.Frame, s *sets, beam int, pause func(time.Duration)) (*measured, error) {
 	heldSources, heldTargets := sides(s.held)
 	regressionSources, regressionTargets := sides(s.regression)
 	lines := append(append(heldSources, regressionSources...), s.withTerms...)
@@ -78,7 +79,7 @@ func measure(ctx context.Context, model *trafo.Model, tokenizer *trafo.Tokenizer
 	for len(lines) > 0 {
 		began, part := time.Now(), lines[:min(len(lines), chunk)]
 		lines = lines[len(part):]
-		found, err := model.Translate(ctx, tokenizer, part, &options)
+		found, err := frame.Translate(ctx, model, part, &options)
 		if err != nil {
 			return nil, err
 		}
@@ -115,6 +116,13 @@ func measure(ctx context.Context, model *trafo.Model, tokenizer *trafo.Tokenizer
 	f.HeldCount = len(m.held)
 	f.TermsRight, f.TermsCount = countTerms(s.withTerms, withTerms, s.terms)
 	return &m, nil
+}
+
+func sides(pairs []store.Pair) (sources, targets []string) {
+	for _, pair := range pairs {
+		sources, targets = append(sources, pair.Source), append(targets, pair.Target)
+	}
+	return sources, targets
 }
 
 // countTerms counts the terms in the sources, and those of them that are translated as they must be.

@@ -54,7 +54,7 @@ func train(base *models.Base, round *store.Round, engine models.Engine, work, ad
 	defer corpus.Close()
 	defer held.Close()
 	options := optionsOf(round)
-	options.RunDirectory = work
+	options.RunDirectory, options.MaxLength = work, base.Longest()
 	trainer, err := model.NewTrainer(context.Background(), base.Tokenizer, corpus, held, &options)
 	if err != nil {
 		return false, err
@@ -112,14 +112,14 @@ func save(model *trafo.Model, adapter string) error {
 // corpora gives the corrections with a sample of the base's text, weighted so that the corrections have their share of
 // an epoch, and the held-out corrections.
 func corpora(base *models.Base, round *store.Round) (training, held *trafo.Corpus, err error) {
-	corrections, err := corpusOf(round.Train)
+	corrections, err := base.Corpus(round.Train)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer corrections.Close()
 	parts := []trafo.WeightedCorpus{{Corpus: corrections, Weight: 1}}
 	if chosen := sample(base.Replay, round.Learning.Replay, round.Seed); len(chosen) > 0 {
-		replay, err := corpusOf(chosen)
+		replay, err := base.Corpus(chosen)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -132,23 +132,11 @@ func corpora(base *models.Base, round *store.Round) (training, held *trafo.Corpu
 	if training, err = trafo.MixCorpora(parts); err != nil {
 		return nil, nil, err
 	}
-	if held, err = corpusOf(round.Held); err != nil {
+	if held, err = base.Corpus(round.Held); err != nil {
 		training.Close()
 		return nil, nil, err
 	}
 	return training, held, nil
-}
-
-func corpusOf(pairs []store.Pair) (*trafo.Corpus, error) {
-	sources, targets := sides(pairs)
-	return trafo.NewCorpus(sources, targets)
-}
-
-func sides(pairs []store.Pair) (sources, targets []string) {
-	for _, pair := range pairs {
-		sources, targets = append(sources, pair.Source), append(targets, pair.Target)
-	}
-	return sources, targets
 }
 
 // sample gives count pairs in the order of a hash of their text and the seed.

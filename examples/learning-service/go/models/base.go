@@ -6,6 +6,7 @@
 package models
 
 import (
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,10 +64,10 @@ func Load(path string, engine Engine) (*Model, error) {
 
 // Base is the model that all adapters belong to.
 type Base struct {
+	*Frame
 	model              string
-	Tokenizer          *trafo.Tokenizer
 	Replay, Regression []store.Pair
-	Hash               string // of model, vocabulary and both sets
+	Hash               string // of model, vocabulary, both sets, and the chat template if there is one
 }
 
 // OpenBase reads a directory.
@@ -84,7 +85,7 @@ func OpenBase(folder string) (*Base, error) {
 		files = append(files, filepath.Join(folder, name))
 	}
 	b := &Base{model: model}
-	if b.Tokenizer, err = trafo.LoadTokenizer(vocabulary); err != nil {
+	if b.Frame, err = newFrame(vocabulary, model); err != nil {
 		return nil, err
 	}
 	if b.Replay, err = readPairs(files[2], files[3]); err != nil {
@@ -94,7 +95,10 @@ func OpenBase(folder string) (*Base, error) {
 		return nil, err
 	}
 	b.Regression = b.Regression[:min(len(b.Regression), mostRegression)]
-	b.Hash, err = hash.Files(files...)
+	if b.Hash, err = hash.Files(files...); b.Template != "" {
+		sum := hash.Texts(b.Hash, b.Template)
+		b.Hash = hex.EncodeToString(sum[:])
+	}
 	return b, err
 }
 

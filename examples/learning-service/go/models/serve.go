@@ -176,7 +176,7 @@ func (m *Models) Translator(base *Base) serving.Translator[Search, Line] {
 	return func(ctx context.Context, lines []string, how Search) ([]Line, int, error) {
 		served := m.take(how.Domain)
 		defer m.leave(served)
-		result, err := served.model.Translate(ctx, base.Tokenizer, lines, how.options())
+		result, err := base.Translate(ctx, served.model.Model, lines, how.options())
 		if err != nil {
 			return nil, 0, err
 		}

@@ -141,6 +141,11 @@ func (i *Interface) translate(w http.ResponseWriter, r *http.Request, a *asked) 
 	var lines []string // of all texts
 	counts := make([]int, len(texts))
 	for n, text := range texts {
+		if i.app.Core.Base.Template != "" { // a message may have several lines
+			lines = append(lines, text)
+			counts[n] = 1
+			continue
+		}
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
 			lines = append(lines, strings.TrimSuffix(line, "\r"))

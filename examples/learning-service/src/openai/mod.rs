@@ -144,8 +144,11 @@ async fn translate(app: &Arc<App>, asked: Asked, kind: Kind) -> Result<Response>
         Input::Messages(messages) => vec![request::last_of_user(&messages)?],
     };
     // Lines of all texts, and how many each text has.
-    let lines: Vec<Vec<String>> =
-        texts.iter().map(|text| text.lines().map(String::from).collect()).collect();
+    let lines_of = |text: String| match app.core.base.frame.template {
+        Some(_) => vec![text], // a message may have several lines
+        None => text.lines().map(String::from).collect(),
+    };
+    let lines: Vec<Vec<String>> = texts.into_iter().map(lines_of).collect();
     let counts: Vec<usize> = lines.iter().map(Vec::len).collect();
     let lines = lines.concat();
     if lines.len() > MOST_LINES {
@@ -213,7 +216,7 @@ fn choice_of(
         let room = most.map_or(usize::MAX, |most| most - tokens);
         cut |= found.cut || found.tokens.len() > room;
         if found.tokens.len() > room {
-            let kept = app.core.base.tokenizer.decode(&found.tokens[..room]);
+            let kept = app.core.base.frame.tokenizer.decode(&found.tokens[..room]);
             text += &kept.map_err(Fault::from)?;
             tokens += room;
             break;

@@ -16,10 +16,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use learning_service::base::{Recipe, train};
+use learning_service::frame::Frame;
 use learning_service::versions::Pair;
 use serde_json::{Value, json};
 use trafo::{
-    Architecture, Corpus, Model, ModelConfig, Schedule, TokenizerOptions, Trainer, TrainerOptions,
+    Architecture, Corpus, Model, ModelConfig, Schedule, Tokenizer, TokenizerOptions, Trainer,
+    TrainerOptions,
 };
 
 pub struct TestFolder(PathBuf);
@@ -123,29 +125,73 @@ pub fn language_model() -> &'static Path {
         let options = TokenizerOptions::new(150).soft_limit(true);
         let plain = corpus.train_tokenizer(&options).unwrap();
         let tokenizer = plain.with_chat_template(TEMPLATE).unwrap();
-        let config = ModelConfig::new(tokenizer.vocabulary())
-            .architecture(Architecture::DecoderLm)
-            .decoder_layers(2)
-            .width(64)
-            .ffn_width(128)
-            .heads(4)
-            .max_positions(200);
-        let options = TrainerOptions::new()
-            .learning_rate(4e-3)
-            .warmup(60)
-            .schedule(Schedule::Linear)
-            .schedule_updates(500)
-            .batch_tokens(512)
-            .max_length(100)
-            .after_updates(500);
-        let model = Model::new(&config, 1).unwrap();
-        let mut trainer =
-            Trainer::builder(model, &tokenizer, &corpus).options(options).build().unwrap();
-        trainer.run(|_| ControlFlow::Continue(())).unwrap();
-        trainer.into_model().save(path.join("model.safetensors")).unwrap();
+        let config = small_language_model(tokenizer.vocabulary());
+        let model = trained(&config, &tokenizer, &corpus, 500);
+        model.save(path.join("model.safetensors")).unwrap();
         tokenizer.save(&path).unwrap();
         path
     })
+}
+
+/// Ends what it writes with the end of the text, so that no token is partly in an answer.
+const TURNS: &str = "{% for m in messages %}{{ m.role }}{{ eos_token }}{{ m.content }}{{ eos_token }}{% endfor %}\
+                     {% if add_generation_prompt %}assistant{{ eos_token }}{% endif %}";
+
+/// A base that is a language model: it answers a sentence about the furniture with its translation. As [`base`], it stays in
+/// cargo's folder.
+pub fn answering_base() -> &'static Path {
+    static BASE: OnceLock<PathBuf> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answering-base");
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        let pairs = sentences(&THINGS);
+        let (regression, learned) = pairs.split_at(40);
+        let options = TokenizerOptions::new(150).soft_limit(true);
+        let roles = [("user".to_string(), "assistant".to_string())];
+        let text = Corpus::from_pairs(pairs.iter().chain(&roles).cloned()).unwrap();
+        let plain = text.train_tokenizer(&options).unwrap();
+        let tokenizer = plain.with_chat_template(TURNS).unwrap();
+        let config = small_language_model(tokenizer.vocabulary());
+        let frame = Frame::new(tokenizer, &config).unwrap();
+        let corpus = frame.corpus(learned).unwrap();
+        let model = trained(&config, &frame.tokenizer, &corpus, 1000);
+        model.save(path.join("model.safetensors")).unwrap();
+        frame.tokenizer.save(&path).unwrap();
+        for (name, pairs) in [("replay", learned), ("regression", regression)] {
+            let (sources, targets): (Vec<_>, Vec<_>) = pairs.iter().cloned().unzip();
+            for (side, lines) in [("source", sources), ("target", targets)] {
+                let text = lines.join("\n") + "\n";
+                std::fs::write(path.join(format!("{name}.{side}")), text).unwrap();
+            }
+        }
+        path
+    })
+}
+
+fn small_language_model(vocabulary: usize) -> ModelConfig {
+    ModelConfig::new(vocabulary)
+        .architecture(Architecture::DecoderLm)
+        .decoder_layers(2)
+        .width(64)
+        .ffn_width(128)
+        .heads(4)
+        .max_positions(200)
+}
+
+fn trained(config: &ModelConfig, tokenizer: &Tokenizer, corpus: &Corpus, updates: usize) -> Model {
+    let options = TrainerOptions::new()
+        .learning_rate(4e-3)
+        .warmup(60)
+        .schedule(Schedule::Linear)
+        .schedule_updates(updates)
+        .batch_tokens(512)
+        .max_length(100)
+        .after_updates(updates);
+    let model = Model::new(config, 1).unwrap();
+    let mut trainer = Trainer::builder(model, tokenizer, corpus).options(options).build().unwrap();
+    trainer.run(|_| ControlFlow::Continue(())).unwrap();
+    trainer.into_model()
 }
 
 /// Process of a service, which several threads may kill.
