@@ -1,7 +1,6 @@
 #include "engine/backend/pinned_pool.h"
 
 #include <mutex>
-#include <utility>
 
 #include "engine/core/status.h"
 #include "engine/memory/cached_blocks.h"

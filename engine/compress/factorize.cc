@@ -1,7 +1,6 @@
 #include "engine/compress/factorize.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <numeric>
 #include <optional>

@@ -1,6 +1,5 @@
 #include "engine/compress/quantize.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"

@@ -1,7 +1,6 @@
 #include "engine/core/sha256.h"
 
 #include <bit>
-#include <cstring>
 #include <string>
 
 #include "engine/core/status.h"

@@ -1,9 +1,7 @@
 #include "engine/formats/interop.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "engine/core/argument_error.h"
@@ -97,81 +95,42 @@ struct Format {
   HostModel (*write_and_read)(const Job& job);
 };
 
+// A format of transformers, whose directories are read as an import reads them. A writer that takes
+// a Tokenizer needs one.
+template <auto write, auto read>
+Format of_transformers(ExportFormat format, const interop::Expressible& (*expressible)()) {
+  constexpr bool needs_tokenizer =
+      std::is_invocable_v<decltype(write), const HostModel&, const Tokenizer&, const fs::path&>;
+  return {format, needs_tokenizer, {ExportWeights::float32}, expressible, [](const Job& job) {
+            if constexpr (needs_tokenizer)
+              write(job.host, *job.vocabulary.tokenizer, job.directory);
+            else
+              write(job.host, job.vocabulary, job.directory);
+            return read(job.directory).host;
+          }};
+}
+
 const std::vector<Format>& formats() {
   using enum ExportWeights;
   static const std::vector<Format> all = {
-      {ExportFormat::hf_marian,
-       true,
-       {float32},
-       interop::hf_marian_expressible,
-       [](const Job& job) {
-         interop::write_marian(job.host, *job.vocabulary.tokenizer, job.directory);
-         return interop::read_marian(job.directory).host;
-       }},
-      {ExportFormat::hf_pegasus,
-       true,
-       {float32},
-       interop::hf_pegasus_expressible,
-       [](const Job& job) {
-         interop::write_pegasus(job.host, *job.vocabulary.tokenizer, job.directory);
-         return interop::read_pegasus(job.directory).host;
-       }},
-      {ExportFormat::hf_m2m100,
-       true,
-       {float32},
-       interop::hf_m2m100_expressible,
-       [](const Job& job) {
-         interop::write_m2m100(job.host, *job.vocabulary.tokenizer, job.directory);
-         return interop::read_m2m100(job.directory).host;
-       }},
-      {ExportFormat::hf_mbart,
-       true,
-       {float32},
-       interop::hf_mbart_expressible,
-       [](const Job& job) {
-         interop::write_mbart(job.host, *job.vocabulary.tokenizer, job.directory);
-         return interop::read_mbart(job.directory).host;
-       }},
-      {ExportFormat::hf_bart,
-       true,
-       {float32},
-       interop::hf_bart_expressible,
-       [](const Job& job) {
-         interop::write_bart(job.host, *job.vocabulary.tokenizer, job.directory);
-         return interop::read_bart(job.directory).host;
-       }},
-      {ExportFormat::hf_t5,
-       true,
-       {float32},
-       interop::hf_t5_expressible,
-       [](const Job& job) {
-         interop::write_t5(job.host, *job.vocabulary.tokenizer, job.directory);
-         return interop::read_t5(job.directory).host;
-       }},
-      {ExportFormat::hf_gpt2,
-       false,
-       {float32},
-       interop::hf_gpt2_expressible,
-       [](const Job& job) {
-         interop::write_gpt2(job.host, job.vocabulary, job.directory);
-         return interop::read_gpt2(job.directory).host;
-       }},
-      {ExportFormat::hf_bert,
-       false,
-       {float32},
-       interop::hf_bert_expressible,
-       [](const Job& job) {
-         interop::write_bert(job.host, job.vocabulary, job.directory);
-         return interop::read_bert(job.directory).host;
-       }},
-      {ExportFormat::hf_llama,
-       false,
-       {float32},
-       interop::hf_llama_expressible,
-       [](const Job& job) {
-         interop::write_llama(job.host, job.vocabulary, job.directory);
-         return interop::read_llama(job.directory).host;
-       }},
+      of_transformers<interop::write_marian, interop::read_marian>(ExportFormat::hf_marian,
+                                                                   interop::hf_marian_expressible),
+      of_transformers<interop::write_pegasus, interop::read_pegasus>(
+          ExportFormat::hf_pegasus, interop::hf_pegasus_expressible),
+      of_transformers<interop::write_m2m100, interop::read_m2m100>(ExportFormat::hf_m2m100,
+                                                                   interop::hf_m2m100_expressible),
+      of_transformers<interop::write_mbart, interop::read_mbart>(ExportFormat::hf_mbart,
+                                                                 interop::hf_mbart_expressible),
+      of_transformers<interop::write_bart, interop::read_bart>(ExportFormat::hf_bart,
+                                                               interop::hf_bart_expressible),
+      of_transformers<interop::write_t5, interop::read_t5>(ExportFormat::hf_t5,
+                                                           interop::hf_t5_expressible),
+      of_transformers<interop::write_gpt2, interop::read_gpt2>(ExportFormat::hf_gpt2,
+                                                               interop::hf_gpt2_expressible),
+      of_transformers<interop::write_bert, interop::read_bert>(ExportFormat::hf_bert,
+                                                               interop::hf_bert_expressible),
+      of_transformers<interop::write_llama, interop::read_llama>(ExportFormat::hf_llama,
+                                                                 interop::hf_llama_expressible),
       {ExportFormat::ctranslate2,
        true,
        {float32, float16, bfloat16, int16, int8},

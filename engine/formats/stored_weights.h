@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/numeric/half.h"
 #include "engine/quant/weight_format.h"
 
 namespace trafo::interop {

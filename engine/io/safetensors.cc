@@ -1,7 +1,6 @@
 #include "engine/io/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <set>

@@ -6,8 +6,7 @@ namespace trafo {
 namespace {
 
 constexpr ArchitectureInfo kArchitectures[] = {
-#define TRAFO_ARCHITECTURE(name, has_encoder, free_form) \
-  {Architecture::name, has_encoder, free_form},
+#define TRAFO_ARCHITECTURE(name, has_encoder) {Architecture::name, has_encoder},
 #include "engine/models/generated/architectures.def"
 #undef TRAFO_ARCHITECTURE
 };

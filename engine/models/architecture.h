@@ -9,7 +9,6 @@ namespace trafo {
 struct ArchitectureInfo {
   Architecture architecture;
   bool has_encoder;  // false: one sequence holds source and target
-  bool free_form;    // norm, positions, ffn, biases and kv_heads may be chosen
 };
 
 // INVALID_ARGUMENT for a value that is no architecture.

@@ -17,7 +17,6 @@
 // quant/int8_matrix.h and int4_matrix.h have the formulas.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "engine/io/safetensors.h"

@@ -24,15 +24,23 @@ void check_tied_layers(const char* field, const std::vector<int64_t>& tied, int6
                      number, ", the layers are 1 to ", layers);
 }
 
+// Refuses options that the architecture does not have (the column architectures of
+// schema/model.toml).
+void check_architecture(const ModelConfig& c) {
+  const ModelConfig usual;
+  const char* architecture = enum_name(c.architecture);
+  const auto refuse = [](const char* option, const std::string& reason) {
+    refuse_argument(kModelConfigOrigin, option, reason);
+  };
+#include "engine/models/generated/model_config_rules.inc"
+}
+
 // The options of T5.
-void check_relative(const ModelConfig& c, const ArchitectureInfo& info) {
+void check_relative(const ModelConfig& c) {
   require_argument(!c.separate_output || (c.relative_buckets > 0 && c.tied_embeddings),
                    kModelConfigOrigin, "separate_output",
                    " goes with relative_buckets and tied_embeddings");
   if (c.relative_buckets == 0) return;
-  require_argument(info.has_encoder && !c.fairseq_positions && !c.learned_positions,
-                   kModelConfigOrigin, "relative_buckets",
-                   " is for an encoder-decoder without fairseq_positions and learned_positions");
   require_argument(c.relative_buckets >= 4, kModelConfigOrigin, "relative_buckets",
                    " must be 0, for none, or 4 or more, got ", c.relative_buckets);
   // Half of the buckets of a causal stack have one distance each.
@@ -42,16 +50,7 @@ void check_relative(const ModelConfig& c, const ArchitectureInfo& info) {
 }
 
 void check_encoder(const ModelConfig& c) {
-  const bool is_encoder = c.architecture == Architecture::encoder;
-  const char* alone = c.encoder_head != EncoderHead::none     ? "encoder_head"
-                      : c.encoder_class != EncoderClass::bert ? "encoder_class"
-                      : c.labels != 0                         ? "labels"
-                      : c.token_types != 0                    ? "token_types"
-                      : c.pooler                              ? "pooler"
-                      : c.classifier_dropout != 0             ? "classifier_dropout"
-                                                              : "";
-  require_argument(is_encoder || *alone == 0, kModelConfigOrigin, alone, " is for an encoder");
-  if (!is_encoder) return;
+  if (c.architecture != Architecture::encoder) return;
   const bool has_labels =
       c.encoder_head == EncoderHead::sequence || c.encoder_head == EncoderHead::token;
   require_argument(has_labels == (c.labels > 0), kModelConfigOrigin, "labels", " is ", c.labels,
@@ -64,41 +63,15 @@ void check_encoder(const ModelConfig& c) {
 }
 
 void check_form(const ModelConfig& c) {
-  const ArchitectureInfo& info = info_of(c.architecture);
-  require_argument(info.has_encoder || c.encoder_tied_layers.empty(), kModelConfigOrigin,
-                   "encoder_tied_layers", " is of an encoder, which a ", enum_name(c.architecture),
-                   " does not have");
+  check_architecture(c);
   check_tied_layers("decoder_tied_layers", c.decoder_tied_layers, c.decoder_layers);
   check_tied_layers("encoder_tied_layers", c.encoder_tied_layers, c.encoder_layers);
   const AttentionSpec attention = spec_of(c).decoder.attention;
   const bool rotary = c.positions == Positions::rotary;
-  const bool relative = c.relative_buckets > 0;
-  const bool has_rms_form = c.norm == Norm::rms || c.ffn != FeedForward::plain || !c.biases;
-  require_argument(
-      info.free_form || (!rotary && c.qk_norm == QkNorm::none && (relative || !has_rms_form)),
-      kModelConfigOrigin, "architecture", " ", enum_name(c.architecture),
-      " has none of RMS norm, rotary positions, SwiGLU, norms of queries and keys, and projections "
-      "without biases, which are for decoder-lm, and some for relative_buckets");
-  check_relative(c, info);
-  require_argument(!c.fairseq_positions || (info.has_encoder && c.width % 2 == 0 && c.width >= 4),
-                   kModelConfigOrigin, "fairseq_positions",
+  check_relative(c);
+  require_argument(!c.fairseq_positions || c.width >= 4, kModelConfigOrigin, "fairseq_positions",
                    " is for an encoder-decoder whose width is even and at least 4");
-  require_argument(!c.learned_positions || (info.has_encoder && !c.fairseq_positions),
-                   kModelConfigOrigin, "learned_positions",
-                   " is for an encoder-decoder without fairseq_positions");
   check_encoder(c);
-  const char* further = c.norm_outputs           ? "norm_outputs"
-                        : c.sandwich_norm        ? "sandwich_norm"
-                        : c.sliding_window > 0   ? "sliding_window"
-                        : c.no_rope_interval > 0 ? "no_rope_interval"
-                        : c.residual_scale != 1  ? "residual_scale"
-                        : c.embedding_scale > 0 && !c.learned_positions && !relative
-                            ? "embedding_scale"
-                        : c.attention_scale > 0 && !relative ? "attention_scale"
-                        : c.logits_divisor != 1 && !relative ? "logits_divisor"
-                                                             : "";
-  require_argument(info.free_form || *further == 0, kModelConfigOrigin, further,
-                   " is for decoder-lm");
   require_argument(!c.norm_outputs || (c.norm == Norm::rms && c.pre_norm), kModelConfigOrigin,
                    "norm_outputs", " goes with the norm rms and pre_norm 1");
   require_argument(!c.sandwich_norm || (c.norm == Norm::rms && c.pre_norm && !c.norm_outputs),
@@ -133,9 +106,6 @@ void check_form(const ModelConfig& c) {
   require_argument(rotary || attention.key_heads == c.heads, kModelConfigOrigin, "kv_heads",
                    " below the number of heads (", c.kv_heads, " of ", c.heads,
                    ") come with rotary positions only");
-  require_argument(info.has_encoder || (c.encoder_heads == 0 && c.encoder_ffn_width == 0),
-                   kModelConfigOrigin, c.encoder_heads != 0 ? "encoder_heads" : "encoder_ffn_width",
-                   " is of an encoder, which a ", enum_name(c.architecture), " does not have");
   require_argument(c.encoder_heads == 0 || c.head_width > 0, kModelConfigOrigin, "encoder_heads",
                    " (", c.encoder_heads,
                    ") needs head_width, so that all heads have the same width");

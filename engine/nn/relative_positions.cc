@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/view/view.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <string>
 
 #include "engine/core/argument_error.h"
 #include "engine/core/status.h"

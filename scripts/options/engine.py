@@ -1,5 +1,5 @@
 """The engine's enums and structs, and the list of their fields that checks, JSON and counting go over."""
-from schema import UNLIMITED, described, period, plain, plain_names, wrap
+from schema import UNLIMITED, described, listed, period, plain, plain_names, wrap
 
 CPP = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "bool", "period": "Period",
        "metrics": "std::vector<std::string>", "layers": "std::vector<int64_t>"}
@@ -124,6 +124,38 @@ def rows_of(schema, enum, macro, columns):
         cells = [value.get(column, "none") for column in columns]
         words = [str(cell).lower() if isinstance(cell, bool) else cell for cell in cells]
         lines.append(f"{macro}({', '.join([value['name'], *words])})")
+    return lines
+
+
+def architecture_rules(schema, table):
+    """Checks that an option has its default in the architectures that do not have it."""
+    called = {value["name"]: value["called"] for value in schema.enums["architecture"].values}
+
+    def is_set(name):
+        return f"c.{name} != usual.{name}"
+
+    def refused(row):
+        others = [f"c.architecture != Architecture::{name}" for name in row.architectures]
+        others += [f"c.{name} == usual.{name}" for name in row.or_with]
+        lacks = " && ".join(others)
+        return f"{is_set(row.name)} && " + (f"({' || '.join([lacks, *map(is_set, row.without)])})" if row.without else lacks)
+
+    rows = [row for row in table.engine_rows if row.architectures]
+    lines = [f"// Written by scripts/generate_options.py from {table.source}: change that.", "// clang-format off"]
+    features = [row for row in rows if row.feature]
+    owners = listed([called[name] for name in dict.fromkeys(name for row in features for name in row.architectures)], "and")
+    options = listed(list(dict.fromkeys(name for row in features for name in row.or_with)), "and")
+    lines += ["  if (" + " ||\n      ".join(f"({refused(row)})" for row in features) + ")",
+              '    refuse("architecture", concat(" ", architecture, " has none of '
+              f'{listed([row.feature for row in features], "and")}, which are for {owners}, and some for {options}"));']
+    for row in rows:
+        if row.feature:
+            continue
+        reason = f'" is for {listed([called[name] for name in row.architectures], "or")}'
+        reason += f' without {listed(row.without, "and")}"' if row.without else '"'
+        if row.stack:
+            reason = f'concat(" is of an {row.stack}, which a ", architecture, " does not have")'
+        lines += [f"  if ({refused(row)})", f'    refuse("{row.name}", {reason});']
     return lines
 
 

@@ -8,7 +8,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "schema"
 KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "unless_default", "only", "section", "objective", "flag", "alias",
-        "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "type_of_flag", "help", "doc"}
+        "part", "architectures", "or_with", "without", "stack", "feature", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "type_of_flag", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
           "Batches", "Metrics"]
@@ -103,9 +103,15 @@ class Row:
         if self.help and self.enum:
             self.help = self.help.replace("{values}", listed([value["cli"].split("|")[0] for value in self.enum.values], "or"))
         self.optimizers = []  # the ones that have the option; none: all of them
+        self.architectures, self.or_with, self.without = (spec.get(key, []) for key in ("architectures", "or_with", "without"))
+        self.stack, self.feature = spec.get("stack"), spec.get("feature")
         self.required, self.objective = spec.get("required", False), spec.get("objective")
         self.range = parse_range(spec["range"]) if "range" in spec else None
         where = f"{table}: option {self.name}"
+        if unknown := set(self.architectures) - {value["name"] for value in enums["architecture"].values}:
+            raise SystemExit(f"{where}: there is no architecture {', '.join(sorted(unknown))}")
+        if not self.architectures and (self.or_with or self.without or self.stack or self.feature):
+            raise SystemExit(f"{where}: or_with, without, stack and feature go with architectures")
         if self.only not in (None, "engine", "cli", "bindings"):
             raise SystemExit(f"{where}: only is engine, cli or bindings")
         if self.only != "cli":
@@ -191,6 +197,9 @@ class Table:
         for row_name in names:
             if names.count(row_name) > 1:
                 raise SystemExit(f"{name}: option {row_name} is there twice")
+        for row in self.rows:
+            if unknown := {*row.or_with, *row.without} - set(names):
+                raise SystemExit(f"{name}: option {row.name} names {', '.join(sorted(unknown))}, which is no option")
 
     @property
     def engine_rows(self):

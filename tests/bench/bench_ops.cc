@@ -13,7 +13,6 @@
 // small shapes, few samples.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "engine/ops/op_kernel.h"

@@ -1,7 +1,6 @@
 // Linear layers with FP8 GEMMs: forward and backward as in a training step, and what makes both FP8
 // copies of x, with its largest magnitude known and not.
 #include <cstdio>
-#include <memory>
 
 #include "engine/autograd/variable.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"

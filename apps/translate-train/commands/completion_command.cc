@@ -1,8 +1,6 @@
 // Shell completion.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "commands/command_flags.h"
 #include "commands/commands.h"
 #include "text/text_io.h"

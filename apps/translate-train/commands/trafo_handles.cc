@@ -1,7 +1,5 @@
 #include "commands/trafo_handles.h"
 
-#include <algorithm>
-
 namespace translate_train {
 namespace {
 

@@ -1,9 +1,6 @@
 // The parts of a training run.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "commands/profile.h"
 #include "commands/trafo_handles.h"
 #include "report/reporter.h"

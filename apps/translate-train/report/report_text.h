@@ -1,7 +1,6 @@
 // Text and numbers for an HTML page.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "commands/trafo_handles.h"
 #include "settings/setting_types.h"

@@ -1,7 +1,6 @@
 #include "engine/backend/cpu/gemm.h"
 
 #include <atomic>
-#include <cstring>
 
 #include "engine/backend/cpu/gemm_internal.h"
 #include "engine/backend/cpu/scratch.h"

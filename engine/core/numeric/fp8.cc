@@ -1,7 +1,6 @@
 #include "engine/core/numeric/fp8.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 

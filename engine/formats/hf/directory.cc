@@ -1,7 +1,6 @@
 #include "engine/formats/hf/directory.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>

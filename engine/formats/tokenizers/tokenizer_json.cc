@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/tokenizers/fast_tokenizer.h"

@@ -1,6 +1,5 @@
 #include "engine/objective/orpo/orpo.h"
 
-#include "engine/core/status.h"
 #include "engine/data/packed_batch.h"
 #include "engine/objective/answers.h"
 #include "engine/objective/registry.h"

@@ -1,7 +1,5 @@
 #include "engine/ops/fp8/fp8_linear.h"
 
-#include <algorithm>
-
 #include "engine/ops/checks.h"
 #include "engine/ops/matmul/weight_gradient.h"
 #include "engine/ops/op_kernel.h"

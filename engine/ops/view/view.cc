@@ -1,6 +1,5 @@
 #include "engine/ops/view/view.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "engine/ops/binary/broadcast.h"

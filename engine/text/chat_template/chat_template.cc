@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/core/status.h"
-#include "engine/core/strings/quote.h"
 #include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 

@@ -1,7 +1,6 @@
 // The syntax tree of a regular expression.
 #pragma once
 
-#include <memory>
 #include <string_view>
 #include <vector>
 

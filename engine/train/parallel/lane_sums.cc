@@ -1,7 +1,6 @@
 #include "engine/train/parallel/lane_sums.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "engine/dist/communicator.h"
 #include "engine/runtime/context.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "engine/core/strings/number_text.h"
 #include "engine/data/long_text.h"

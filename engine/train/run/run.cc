@@ -1,6 +1,5 @@
 #include "engine/train/run/run.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/core/argument_error.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
-#include <vector>
 
 #include "engine/core/status.h"
 #include "engine/io/atomic_file.h"

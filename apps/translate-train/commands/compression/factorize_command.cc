@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <string_view>
 
 #include "commands/commands.h"
 #include "commands/compression/model_quality.h"

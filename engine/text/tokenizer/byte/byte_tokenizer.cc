@@ -1,7 +1,6 @@
 #include "engine/text/tokenizer/byte/byte_tokenizer.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <utility>
 

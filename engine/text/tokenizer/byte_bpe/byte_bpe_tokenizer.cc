@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/core/limits.h"
 #include "engine/core/numeric/shuffle.h"
 #include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"

@@ -2,7 +2,6 @@
 // ByteFallback, Fuse, and Strip of the whole text.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

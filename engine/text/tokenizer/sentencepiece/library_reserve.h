@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstddef>
-#include <new>
 #include <thread>
 
 #include "engine/os/threads.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/core/limits.h"
 #include "engine/core/strings/utf8.h"
 #include "engine/text/tokenizer/training_pieces.h"
 

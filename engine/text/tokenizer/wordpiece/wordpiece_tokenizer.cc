@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/core/argument_error.h"
-#include "engine/core/limits.h"
 #include "engine/core/strings/utf8.h"
 
 namespace trafo {
