@@ -84,7 +84,7 @@ if [[ -n $program ]]; then
   cd "$work/fmtlib"
   find LICENSE.rst include src/format.cc -type f | sort | take fmtlib
   cd "$work/spdlog"
-  find LICENSE include src/spdlog.cpp -type f | sort | take spdlog
+  find LICENSE include src/async.cpp src/color_sinks.cpp src/spdlog.cpp -type f | sort | take spdlog
   cd "$work/yaml-cpp"
   find LICENSE include src/*.cpp src/*.h -type f | sort | take yaml-cpp
 fi

@@ -5,6 +5,7 @@
 
 #include "engine/compress/symmetric_eigen.h"
 #include "engine/core/numeric/cholesky.h"
+#include "engine/core/numeric/portable_power.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -110,7 +111,7 @@ WhitenedSvd::Factors WhitenedSvd::factors(int64_t rank) const {
   for (size_t i = 0; i < r; ++i) {
     double row = 0;
     for (size_t j = 0; j < columns_; ++j) row += f.v[i * columns_ + j] * f.v[i * columns_ + j];
-    if (row > 0 && length[i] > 0) factor[i] = std::pow(row / length[i], 0.25);
+    if (row > 0 && length[i] > 0) factor[i] = portable_pow(row / length[i], 0.25);
   }
   for (size_t i = 0; i < f.u.size(); ++i) f.u[i] *= factor[i % r];
   for (size_t i = 0; i < f.v.size(); ++i) f.v[i] /= factor[i / columns_];

@@ -1,4 +1,5 @@
 #include "engine/decode/beam_search.h"
+#include "engine/core/numeric/portable_power.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +22,7 @@ BeamSearch::BeamSearch(const DecodeOptions& options, int64_t max_steps, int64_t 
 
 double BeamSearch::normalised(double log_probability) const {
   if (steps_ == 0) return 0;  // nothing was generated
-  return log_probability / std::pow(static_cast<double>(steps_), length_penalty_);
+  return log_probability / portable_pow(static_cast<double>(steps_), length_penalty_);
 }
 
 std::vector<double> BeamSearch::word_scores(const Live& parent, double log_probability) const {

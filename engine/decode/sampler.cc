@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "engine/core/numeric/philox.h"
+#include "engine/core/numeric/portable_math.h"
 #include "engine/decode/packing.h"
 #include "engine/ops/softmax/softmax.h"
 #include "engine/ops/top_k/top_k.h"
@@ -60,7 +61,7 @@ Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place,
     sum += token.probability;
     if (sum > target) break;
   }
-  return {chosen->id, std::log(chosen->probability) + scale};
+  return {chosen->id, portable_log(chosen->probability) + scale};
 }
 
 // The allowed tokens if the others have nearly all of the probability, as happens at a low
@@ -82,11 +83,11 @@ double Sampler::unlikely_tokens(std::span<const double> logits, const Place& pla
   for (size_t i = 0; i < logits.size(); ++i) {
     const double value = logits[i] / options_.temperature;
     const auto id = static_cast<int32_t>(i);
-    total += std::exp(value - most);
-    if (const double p = std::exp(value - most_allowed); p > 0 && allowed(id, place))
+    total += portable_exp(value - most);
+    if (const double p = portable_exp(value - most_allowed); p > 0 && allowed(id, place))
       tokens.push_back({p, id});
   }
-  return most_allowed - most - std::log(total);
+  return most_allowed - most - portable_log(total);
 }
 
 std::vector<Sampler::Draw> Sampler::draw(Context& context, const Tensor& logits,
@@ -140,7 +141,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tenso
       if (values[at] == -std::numeric_limits<double>::infinity()) break;  // values are sorted
       if (!allowed(ids[at], place)) continue;
       if (tokens.empty()) best = values[at];  // the largest
-      tokens.push_back({std::exp(values[at] - best), ids[at]});
+      tokens.push_back({portable_exp(values[at] - best), ids[at]});
       total += tokens.back().probability;
     }
     keep_share(tokens, options_.top_p, total);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/numeric/portable_power.h"
 #include "engine/core/parallel_chunks.h"
 #include "engine/data/long_text.h"
 #include "engine/decode/alignment.h"
@@ -282,7 +283,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
                             part.word_scores.end());
     line.log_probability += part.log_probability;
     line.score = line.log_probability /
-                 std::pow(static_cast<double>(line.tokens.size()), options.length_penalty);
+                 portable_pow(static_cast<double>(line.tokens.size()), options.length_penalty);
   }
   return result;
 }
@@ -314,7 +315,7 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
     hypothesis.tokens.assign(target.begin(), target.end() - (hypothesis.finished ? 1 : 0));
     hypothesis.log_probability = scores[i].log_probability;
     hypothesis.score = scores[i].log_probability /
-                       std::pow(static_cast<double>(target.size()), options.length_penalty);
+                       portable_pow(static_cast<double>(target.size()), options.length_penalty);
     if (options.word_scores) hypothesis.word_scores = std::move(scores[i].word_scores);
     hypothesis.alignment = std::move(alignments[i]);
     result[i].used_tokens = static_cast<int64_t>(pairs[i].source.size() + target.size());

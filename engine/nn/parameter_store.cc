@@ -8,6 +8,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/cancel_scope.h"
 #include "engine/core/numeric/philox.h"
+#include "engine/core/numeric/standard_normal.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 #include "engine/quant/int8_matrix.h"
@@ -34,7 +35,8 @@ std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t str
       if (i % kDrawnBetweenChecks == 0) stop_if_call_is_cancelled("parameters");
       if (init.kind == Init::Kind::uniform)
         values[i] = static_cast<T>(random.uniform(-scale, scale));
-      if (init.kind == Init::Kind::normal) values[i] = static_cast<T>(scale * random.normal());
+      if (init.kind == Init::Kind::normal)
+        values[i] = static_cast<T>(scale * standard_normal(random));
     }
   }
   return values;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/numeric/portable_math.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/ops/view/view.h"
 
@@ -20,9 +21,9 @@ int32_t relative_bucket(int64_t distance, bool causal, const RelativeSpec& spec)
   const int64_t size = causal ? std::max<int64_t>(-distance, 0) : std::abs(distance);
   if (size < exact) return static_cast<int32_t>(first + size);
   const auto whole = static_cast<float>(exact);
-  const float share = std::log(static_cast<float>(size) / whole) /
-                      static_cast<float>(std::log(static_cast<double>(spec.most_distance) /
-                                                  static_cast<double>(exact)));
+  const float share = log_of(static_cast<float>(size) / whole) /
+                      static_cast<float>(portable_log(static_cast<double>(spec.most_distance) /
+                                                      static_cast<double>(exact)));
   const auto further = static_cast<int64_t>(share * static_cast<float>(count - exact));
   return static_cast<int32_t>(first + std::min(exact + further, count - 1));
 }

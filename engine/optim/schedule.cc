@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/numeric/portable_trigonometry.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -64,7 +65,7 @@ double Schedule::scheduled(int64_t update) const {
       return peak + (options_.final_rate - peak) * progress;
     case ScheduleKind::cosine:
       return options_.final_rate +
-             (peak - options_.final_rate) * 0.5 * (1 + std::cos(kPi * progress));
+             (peak - options_.final_rate) * 0.5 * (1 + portable_cos(kPi * progress));
     case ScheduleKind::inverse_sqrt:
       return peak * std::sqrt(warmup / u);
     case ScheduleKind::constant:

@@ -1,6 +1,19 @@
 #include "engine/os/threads.h"
 
+#include <cxxabi.h>
+
 namespace trafo::os {
+namespace {
+
+// MinGW frees the memory of a thread's thread_local variables in the destructor of one key of
+// pthreads, and calls the destructors of these variables in that of another. Keys end in the order
+// in which they were created, and the one of the memory would be the first, created by the first
+// use of a variable. This creates the other one before that.
+[[gnu::constructor(101)]] void create_key_of_destructors() {
+  abi::__cxa_thread_atexit([](void*) {}, nullptr, nullptr);
+}
+
+}  // namespace
 
 SignalsBlocked::SignalsBlocked() noexcept {}
 SignalsBlocked::~SignalsBlocked() {}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/numeric/portable_power.h"
 #include "engine/quant/int8_kernel_list.h"
 
 namespace trafo {
@@ -48,9 +49,9 @@ void multiply(const Int8Block& b) {
             sums[r] += int32_t{x[c]} * int32_t{w[r * kGroupColumns + c]};
       float* y = b.y + i * b.y_stride + column;
       for (int64_t r = 0; r < columns; ++r)
-        y[r] = std::fma(static_cast<float>(sums[r]),
-                        b.x_scales[i] * matrix.padded_scales()[column + r],
-                        b.bias ? b.bias[column + r] : 0.0f);
+        y[r] = portable_fma(static_cast<float>(sums[r]),
+                            b.x_scales[i] * matrix.padded_scales()[column + r],
+                            b.bias ? b.bias[column + r] : 0.0f);
     }
   }
 }
@@ -58,7 +59,7 @@ void multiply(const Int8Block& b) {
 void dequantize(const int8_t* row, int64_t columns, float factor, const float* addend, float* y) {
   for (int64_t c = 0; c < columns; ++c) {
     const auto code = static_cast<float>(row[c / kGroupColumns * kGroupBytes + c % kGroupColumns]);
-    y[c] = addend ? std::fma(code, factor, addend[c]) : code * factor;
+    y[c] = addend ? portable_fma(code, factor, addend[c]) : code * factor;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -94,6 +95,25 @@ TEST(OsThreads, ThreadsInheritTheName) {
     std::thread([&] { inherited = os::threads_have_name(name.c_str()); }).join();
     EXPECT_TRUE(inherited);
   }).join();
+}
+
+// Of the thread that ran last. A thread_local variable of a simple type must outlive the
+// destructors of others: MinGW keeps all of them in memory that it frees when a thread ends.
+std::atomic<int> seen_at_end = -1;
+thread_local int mark_of_thread = 0;
+struct ReadsMarkAtEnd {
+  ~ReadsMarkAtEnd() { seen_at_end = mark_of_thread; }
+};
+
+TEST(OsThreads, LocalVariablesAreThereUntilDestructorsHaveRun) {
+  for (const int mark : {42, 43}) {
+    std::thread([mark] {
+      mark_of_thread = mark;
+      thread_local ReadsMarkAtEnd at_end;
+      static_cast<void>(&at_end);
+    }).join();
+    EXPECT_EQ(seen_at_end, mark);
+  }
 }
 
 }  // namespace

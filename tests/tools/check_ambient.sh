@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The library computes and writes the same in every process that loads it. This refuses calls that depend on what a process has set:
-# its locales, closed standard streams, limits, signal masks. Each has a replacement that does not.
+# The library computes and writes the same on every system and in every process that loads it. This refuses calls that depend on the C
+# library, or on what a process has set: its locales, closed standard streams, limits, signal masks. Each has a replacement that does not.
 #   check_ambient.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
@@ -12,7 +12,7 @@ refuse() {
   shift 2
   found=$(grep -rnP --include='*.cc' --include='*.h' --include='*.cu' --include='*.cuh' "$pattern" "$@" | grep -vP '^[^:]*:\d+:\s*//' || true)
   [[ -z $found ]] && return
-  echo "depends on what the process has set; use $replacement:" >&2
+  echo "depends on the C library or on what the process has set; use $replacement:" >&2
   echo "$found" >&2
   failed=1
 }
@@ -27,6 +27,8 @@ refuse "concat()" 'std::(o?stringstream|istringstream|format)\b(?!.*// classic)'
 refuse "os/file.h or engine/io" 'std::[io]?fstream\b|(?<![\w.>])open(at)?\s*\(.*\bO_[A-Z]|\bfopen\s*\(|\bfreopen\s*\(|\btmpfile\s*\(|\bcreat\s*\(' $library --exclude=file_posix.cc --exclude=file_windows.cc --exclude=program_posix.cc --exclude=shortlist.cc
 refuse "away_from_streams() of os/posix_calls.h around it" '^(?!.*away_from_streams).*(\bmk(o)?stemp\s*\(|::socket\s*\(|::eventfd\s*\(|::pipe2?\s*\()' $library --exclude=end_signals_posix.cc
 refuse "start_thread() or start_task() of core/library_thread.h" 'std::async\s*\(|std::j?thread\s*(\(\s*\[|\w+\s*[({]\s*\[)|\bpthread_create\s*\(' $library --exclude=library_thread.h --exclude='end_signals_*.cc'
+# Tests draw numbers by philox.h. A template's power is Python's. Whoever reads decibels reads two digits of them.
+refuse "core/numeric/portable_*.h" '\bstd::(exp2?|expm1|log2?|log1p|pow|sin|cos|tan|a?(sin|cos|tan)h|atan2?|erfc?|fma|[lt]gamma|cbrt|hypot)\b(?!\w)' engine --exclude-dir=cuda --exclude='*.cu' --exclude='*.cuh' --exclude=philox.h --exclude=operators.cc --exclude=portable_power.cc
 refuse "write_some() of os/file.h" '(?<!os)::p?write\s*\(\s*\w+,' engine capi --exclude=file_posix.cc --exclude=file_windows.cc --exclude=end_signals_posix.cc
 refuse "call_host()" '^(?!.*call_host).*\b(fn_|function_|user_data_free|callback|batches|rate)\((keep|user_data)' capi/src
 refuse "parse_number() of number_text.h" '\b(strto(d|f|ld|l|ll|ul|ull)|ato(f|i|l|ll)|sto(d|f|ld)|v?f?s?scanf)\s*\(' apps

@@ -43,6 +43,9 @@ for file in trafo.dll translate-train.exe; do
     [[ ${name,,} =~ ^(trafo|kernel32|msvcrt|bcrypt|advapi32|shell32|user32)\.dll$ ]] || { echo "windows: $file needs $name" >&2; exit 1; }
   done
 done
+# Runtimes of Go and Rust need a DLL that Wine has from version 9 on.
+random=$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll
+[[ -e $random ]] || x86_64-w64-mingw32-gcc-posix -std=c11 -O1 -Wall -Wextra -Werror -shared -static-libgcc tests/windows/bcryptprimitives.c -o "$random"
 linux=()
 [[ ! -x build/release/translate-train ]] || linux=(build/release)
 python3 tests/windows/wine_test.py "$build" "${linux[@]}"

@@ -3,7 +3,8 @@ set(GOOGLE_TEST /usr/src/googletest/googletest CACHE PATH "Sources of Google Tes
 add_library(google_test STATIC ${GOOGLE_TEST}/src/gtest-all.cc ${GOOGLE_TEST}/src/gtest_main.cc)
 target_include_directories(google_test PRIVATE ${GOOGLE_TEST})
 target_include_directories(google_test SYSTEM PUBLIC ${GOOGLE_TEST}/include)
-file(GLOB op_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/ops/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/core/portable_math_test.cc)
+set(tests ${CMAKE_CURRENT_SOURCE_DIR})
+file(GLOB op_sources CONFIGURE_DEPENDS ${tests}/ops/*.cc ${tests}/ops/cases/*.cc ${tests}/ops/quantized/*.cc ${tests}/core/portable_math_test.cc)
 add_executable(op_tests EXCLUDE_FROM_ALL ${op_sources})
 set_target_properties(op_tests PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")  # as in other builds
 target_link_libraries(op_tests PRIVATE trafo_engine google_test)

@@ -23,10 +23,26 @@ import toy_corpus  # noqa: E402
 
 WINE = os.environ.get("WINE", "/usr/lib/wine/wine64")
 CC = os.environ.get("CC", "x86_64-w64-mingw32-gcc-posix")
-TRAIN = ("train --train-sets t.src t.trg --valid-sets v.src v.trg --task tiny --device cpu --enc-depth 1 --dec-depth 1 --dim-emb 32 "
-         "--transformer-dim-ffn 64 --transformer-heads 2 --dim-vocabs 60 --mini-batch-words 400 --cpu-threads 2 --valid-freq 10u --quiet").split()
+SETS = "--train-sets t.src t.trg --valid-sets v.src v.trg".split()
+TRAIN = "train --device cpu --mini-batch-words 400 --cpu-threads 2 --valid-freq 10u --quiet".split()
+SIZE = "--dec-depth 1 --dim-emb 32 --transformer-dim-ffn 64 --transformer-heads 2"
+MODEL = f"--task tiny {SIZE} --enc-depth 1 --dim-vocabs 60".split()
+# Runs that take other paths through the library: positions, initial values, vocabularies, schedules, optimizers, quantization, and what is
+# translated with them.
+RUNS = {
+    "rotary": (f"--task llama {SIZE} --transformer-kv-heads 1 --dim-vocabs 60 --lr-decay cosine --lr-warmup 5 --optimizer muon",
+               "--beam-size 4 --normalize 0.6 --n-best 3 --word-scores"),
+    "gpt2": (f"--task gpt2 {SIZE} --vocab-kind byte-bpe --dim-vocabs 300 --lr-decay linear --lr-warmup 5 --optimizer-states 8bit "
+             "--exponential-smoothing 0.1",
+             "--output-sampling nucleus 0.9 --temperature 0.7"),
+    "quantized": (f"--task tiny {SIZE} --enc-depth 1 --vocab-kind byte --lr-decay noam --optimizer lion --quantize-bits 8 "
+                  "--transformer-ffn-activation gelu-erf", "--weights int8 --output-sampling topk 5"),
+    "sampled": (f"--task tiny {SIZE} --enc-depth 1 --dim-vocabs 60 --sentencepiece-alphas 0.2 --optimizer sgd --learn-rate 0.1 --transformer-dropout 0.2 "
+                "--layer-drop 0.2", "--weights int8 --beam-size 3"),
+}
 INTERRUPTED = 130
-GUIDES = ["c-guide", "c-network", "c-training", "c-translating", "c-generating"]
+# Of examples/c, in an order in which later ones load files of earlier ones. cancel.c has threads of C11, which MinGW lacks.
+EXAMPLES = ["errors", "own_network", "train", "translate", "generate", "devices"]
 
 
 def fail(message):
@@ -62,12 +78,15 @@ class Checks:
         self.program = [WINE, build / "translate-train.exe"]
         toy_corpus.write(work, 200, 20)
 
-    def train(self, run, after, *more, status=0, cwd=None, program=None):
-        command = [*(program or self.program), *TRAIN, "--model", run, "--after", after, *more]
-        return done(command, status, cwd=cwd or self.work)
+    def train(self, run, after, *more, status=0, program=None, sets=SETS, model=MODEL):
+        command = [*(program or self.program), *TRAIN, *sets, *model, "--model", run, "--after", after, *more]
+        return done(command, status, cwd=self.work)
+
+    def translate(self, run, out, *more, program=None):
+        done([*(program or self.program), "translate", "--quiet", "--device", "cpu", "-m", run, "-i", "v.src", "-o", out, *more], cwd=self.work)
 
     def start(self, run, *more):
-        command = [*self.program, *TRAIN, "--model", run, "--after", "100000u", "--save-freq", "10u", *more]
+        command = [*self.program, *TRAIN, *SETS, *MODEL, "--model", run, "--after", "100000u", "--save-freq", "10u", *more]
         return subprocess.Popen([str(word) for word in command], cwd=self.work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def same(self, *files):
@@ -109,7 +128,7 @@ class Checks:
     def ends_at_ctrl_c(self):
         mark = self.work / "interrupted/ckpt/10/manifest.json"
         command = [WINE, self.build / "interrupt.exe", "interrupted\\ckpt\\10\\manifest.json", self.build / "translate-train.exe", *TRAIN,
-                   "--model", "interrupted", "--after", "100000u", "--save-freq", "10u"]
+                   *SETS, *MODEL, "--model", "interrupted", "--after", "100000u", "--save-freq", "10u"]
         done(command, INTERRUPTED, cwd=self.work)
         last = max(int(path.name) for path in (self.work / "interrupted/ckpt").iterdir() if path.name.isdigit())
         if not mark.exists() or not (self.work / f"interrupted/ckpt/{last}/manifest.json").exists():
@@ -119,7 +138,7 @@ class Checks:
 
     def translates(self):
         for run in ("whole", "cut"):
-            done([*self.program, "translate", "--quiet", "--device", "cpu", "-m", run, "-i", "v.src", "-o", f"{run}.out"], cwd=self.work)
+            self.translate(run, f"{run}.out")
         if (self.work / "whole.out").read_bytes().count(b"\n") != 20:
             fail("20 lines are not translated")
         self.same("whole.out", "cut.out")
@@ -134,7 +153,7 @@ class Checks:
         inside = str(folder.relative_to(self.work)) + "/"
         sets = ["--train-sets", f"{inside}üt.src", f"{inside}üt.trg", "--valid-sets", f"{inside}üv.src", f"{inside}üv.trg"]
         for after in ("10u", "20u"):
-            self.train(f"{inside}läuft", after, *sets)
+            self.train(f"{inside}läuft", after, sets=sets)
         self.same("whole/ckpt/20/model.safetensors", f"{inside}läuft/ckpt/20/model.safetensors")
         done([*self.program, "translate", "--quiet", "--device", "cpu", "-m", f"{inside}läuft", "-i", f"{inside}üv.src",
               "-o", f"{inside}aus 出力.txt"], cwd=self.work)
@@ -145,7 +164,7 @@ class Checks:
         passed(f"paths of {len(str(folder))} characters in several scripts")
 
     def refuses_plugins(self):
-        said = done([*self.program, "translate", "--device", "cuda", "-m", "whole", "-i", "v.src"], 1, cwd=self.work)
+        said = done([*self.program, "translate", "--device", "cuda", "-m", "whole", "-i", "v.src"], 2, cwd=self.work)
         if "does not exist for Windows" not in said:
             fail(f"--device cuda: {said}")
         passed("the error for a plugin")
@@ -154,34 +173,43 @@ class Checks:
         if self.linux is None:
             print("wine_test: no build for Linux is given; bytes of checkpoints are not compared", flush=True)
             return
-        self.train("here", "20u", program=[self.linux / "translate-train"])
-        for name in ("ckpt/20/model.safetensors", "ckpt/20/optimizer.safetensors", "vocab.spm", "valid/10.hyp"):
-            self.same(f"here/{name}", f"whole/{name}")
-        here, whole = (json.loads((self.work / run / "ckpt/20/state.json").read_text()) for run in ("here", "whole"))
-        different = [key for key in here.keys() | whole.keys() if key != "train_seconds" and here.get(key) != whole.get(key)]
-        if different:
-            fail(f"state.json differs from that of Linux in {', '.join(sorted(different))}")
-        done([self.linux / "translate-train", "translate", "--quiet", "--device", "cpu", "-m", "whole", "-i", "v.src", "-o", "here.out"],
-             cwd=self.work)
+        here = [self.linux / "translate-train"]
+        self.train("here", "20u", program=here)
+        self.compare("here", "whole", "vocab.spm")
+        self.translate("whole", "here.out", program=here)
         self.same("here.out", "whole.out")
-        passed("weights, optimizer, vocabulary, state and translations have the bytes of Linux")
+        for run, (model, translation) in RUNS.items():
+            names = [f"{run}-here", f"{run}-there"]
+            for name, program in zip(names, (here, self.program)):
+                self.train(name, "20u", program=program, model=model.split())
+                self.translate(name, f"{name}.out", *translation.split(), program=program)
+            self.compare(*names)
+            self.same(*[f"{name}.out" for name in names])
+        passed(f"weights, optimizers, vocabularies, states and translations of {1 + len(RUNS)} runs have the bytes of Linux")
+
+    def compare(self, here, there, *more):
+        """The checkpoints of two runs have the same bytes but for times."""
+        for name in ("ckpt/20/model.safetensors", "ckpt/20/optimizer.safetensors", "valid/10.hyp", *more):
+            self.same(f"{here}/{name}", f"{there}/{name}")
+        states = [json.loads((self.work / run / "ckpt/20/state.json").read_text()) for run in (here, there)]
+        different = [key for key in states[0].keys() | states[1].keys() if key != "train_seconds" and states[0].get(key) != states[1].get(key)]
+        if different:
+            fail(f"state.json of {there} differs from that of Linux in {', '.join(sorted(different))}")
 
     def runs_c_programs(self):
-        """The programs of the C guide."""
-        folder, programs = self.work / "c", []
-        folder.mkdir()
+        """The program of the C guide and those of examples/c."""
+        folder = self.work / "c"
+        shutil.copytree(ROOT / "examples/c", folder)
         shutil.copy(self.build / "trafo.dll", folder)
-        for guide in GUIDES:
-            for code in re.findall(r"^```c\n(.*?)^```", (ROOT / f"docs/guide/{guide}.md").read_text(), re.M | re.S):
-                name = re.match(r"/\* ([a-z_]+\.[ch]) \*/", code)[1]
-                (folder / name).write_text(code)
-                programs += [name] if name.endswith(".c") else []
-        for name in programs:
-            done([CC, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/capi/include", name, "-o", f"{name[:-2]}.exe",
+        guide = (ROOT / "docs/guide/c-guide.md").read_text()
+        (folder / "first.c").write_text(re.search(r"^```c\n(/\* first\.c \*/.*?)^```", guide, re.M | re.S)[1])
+        for name in ["first", *EXAMPLES]:
+            done([CC, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/capi/include", f"{name}.c", "-o", f"{name}.exe",
                   f"-L{self.build}", "-ltrafo", "-static-libgcc"], cwd=folder)
-            if not done([WINE, f"{name[:-2]}.exe"], cwd=folder).strip():
-                fail(f"{name} says nothing")
-        passed(f"{len(programs)} programs in C")
+            said = done([WINE, f"{name}.exe"], cwd=folder).strip()
+            if not said or (name == "first" and said != "5 11 11 25"):
+                fail(f"{name}.c says: {said}")
+        passed(f"{1 + len(EXAMPLES)} programs in C")
 
 
 def main():

@@ -1,9 +1,14 @@
 package trafo
 
-// #include <pthread.h>
 // #include <stdint.h>
 // #include "trafo.h"
+// #ifdef _WIN32
+// __declspec(dllimport) unsigned long __stdcall GetCurrentThreadId(void);
+// static uintptr_t trafo_go_thread(void) { return GetCurrentThreadId(); }
+// #else
+// #include <pthread.h>
 // static uintptr_t trafo_go_thread(void) { return (uintptr_t)pthread_self(); }
+// #endif
 import "C"
 
 import (

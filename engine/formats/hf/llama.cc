@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/numeric/portable_power.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
@@ -181,7 +182,7 @@ void put_windows(const AttentionSpec& attention, int64_t layers, const LlamaClas
 
 void put_gemma(const AttentionSpec& attention, Json& json) {
   // The class reads a whole number.
-  const double wanted = attention.scale > 0 ? std::pow(attention.scale, -2.0)
+  const double wanted = attention.scale > 0 ? portable_pow(attention.scale, -2.0)
                                             : static_cast<double>(attention.head_dim);
   const double scalar = std::round(wanted);
   if (std::abs(scalar - wanted) > 1e-9 * wanted)
@@ -329,7 +330,7 @@ void read_alpha(const ConfigReader& rope, ModelConfig& config) {
       static_cast<double>(config.head_width > 0 ? config.head_width : config.width / config.heads);
   require(alpha > 0 && width > 2, ErrorCode::corrupt_file, kOrigin, rope.label(),
           ": alpha must be above 0, in heads of more than two elements");
-  config.rope_theta *= std::pow(alpha, width / (width - 2));
+  config.rope_theta *= portable_pow(alpha, width / (width - 2));
 }
 
 std::string read_rope_type(const ConfigReader& rope, bool stretches, bool has_alpha) {
@@ -522,7 +523,7 @@ void read_gemma(const ConfigReader& json, ModelConfig& config) {
   require(scalar > 0, ErrorCode::corrupt_file, kOrigin, json.label(), ": ", kGemmaScale,
           " must be above 0");
   const int64_t head_dim = config.head_width > 0 ? config.head_width : config.width / config.heads;
-  if (scalar != static_cast<double>(head_dim)) config.attention_scale = std::pow(scalar, -0.5);
+  if (scalar != static_cast<double>(head_dim)) config.attention_scale = portable_pow(scalar, -0.5);
   if (config.sliding_window == 0) config.rope_local_theta = 0;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/numeric/portable_trigonometry.h"
 #include "engine/formats/hf/directory.h"
 
 namespace trafo::interop {
@@ -306,7 +307,7 @@ OnnxAngles OnnxLayers::rotary_angles(OnnxValue position_ids) {
     const OnnxValue found = graph_.node("Gather", {table, position_ids}, axis(0));
     return graph_.node("Unsqueeze", {found, graph_.integers({2})});
   };
-  return {rows("rotary.cosines", std::cos), rows("rotary.sines", std::sin)};
+  return {rows("rotary.cosines", portable_cos), rows("rotary.sines", portable_sin)};
 }
 
 }  // namespace trafo::interop

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/numeric/portable_power.h"
+#include "engine/core/numeric/portable_trigonometry.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/checks.h"
@@ -200,7 +202,8 @@ Tensor sines_and_cosines(Context& context, const char* origin, int64_t first, co
     const double turn = frequency(c < sines ? c : c - sines);
     for (int64_t t = 0; t < positions; ++t) {
       const double angle = static_cast<double>(first + t) * turn;
-      wide[static_cast<size_t>(t * width + c)] = c < sines ? std::sin(angle) : std::cos(angle);
+      wide[static_cast<size_t>(t * width + c)] =
+          c < sines ? portable_sin(angle) : portable_cos(angle);
     }
   }
   return context.from_doubles(wide, shape, dtype);
@@ -213,7 +216,7 @@ Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, 
   require(positions >= 0 && width >= 1, ErrorCode::invalid_argument, origin,
           "needs positions >= 0 ", "and width >= 1, got ", positions, " and ", width);
   return sines_and_cosines(context, origin, 0, {positions, width}, dtype, [width](int64_t i) {
-    return std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+    return portable_pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
   });
 }
 
@@ -223,7 +226,7 @@ Tensor fairseq_positions(Context& context, int64_t positions, int64_t width, DTy
           "needs positions >= 0 and an even width >= 4, got ", positions, " and ", width);
   constexpr int64_t kFirst = 2;  // after the padding id, 1
   return sines_and_cosines(context, origin, kFirst, {positions, width}, dtype, [width](int64_t i) {
-    return std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(width / 2 - 1));
+    return portable_pow(10000.0, -static_cast<double>(i) / static_cast<double>(width / 2 - 1));
   });
 }
 

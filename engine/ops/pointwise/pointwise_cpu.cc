@@ -3,6 +3,9 @@
 #include <type_traits>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/core/numeric/portable_math.h"
+#include "engine/core/numeric/portable_power.h"
+#include "engine/core/numeric/portable_trigonometry.h"
 #include "engine/core/strided_layout.h"
 #include "engine/ops/pointwise/pointwise.h"
 
@@ -82,14 +85,14 @@ void compute(const PointwiseForwardParams& p, int64_t count, const T* a, const T
       case PointwiseKind::abs:
         return map([&](int64_t i) { return std::abs(a[i]); });
       case PointwiseKind::sin:
-        return map([&](int64_t i) { return std::sin(a[i]); });
+        return map([&](int64_t i) { return sin_of(a[i]); });
       case PointwiseKind::cos:
-        return map([&](int64_t i) { return std::cos(a[i]); });
+        return map([&](int64_t i) { return cos_of(a[i]); });
       case PointwiseKind::erf:
-        return map([&](int64_t i) { return std::erf(a[i]); });
+        return map([&](int64_t i) { return erf_of(a[i]); });
       case PointwiseKind::power:
         if (p.first == 2) return map([&](int64_t i) { return a[i] * a[i]; });
-        return map([&](int64_t i) { return std::pow(a[i], first); });
+        return map([&](int64_t i) { return pow_of(a[i], first); });
       case PointwiseKind::clamp:
         return map([&](int64_t i) { return a[i] < first ? first : a[i] > second ? second : a[i]; });
       case PointwiseKind::maximum:
@@ -97,7 +100,7 @@ void compute(const PointwiseForwardParams& p, int64_t count, const T* a, const T
       case PointwiseKind::minimum:
         return map([&](int64_t i) { return a[i] < b[i] || std::isnan(a[i]) ? a[i] : b[i]; });
       default:
-        return map([&](int64_t i) { return std::pow(a[i], b[i]); });
+        return map([&](int64_t i) { return pow_of(a[i], b[i]); });
     }
   }
 }
@@ -130,17 +133,17 @@ void gradient(const PointwiseBackwardParams& p, int64_t count, const T* a, const
         return a[i] > 0 ? g[i] : a[i] < 0 ? -g[i] : a[i] == 0 ? T{0} : a[i];
       });
     case PointwiseKind::sin:
-      return map(da, [&](int64_t i) { return g[i] * std::cos(a[i]); });
+      return map(da, [&](int64_t i) { return g[i] * cos_of(a[i]); });
     case PointwiseKind::cos:
-      return map(da, [&](int64_t i) { return -g[i] * std::sin(a[i]); });
+      return map(da, [&](int64_t i) { return -g[i] * sin_of(a[i]); });
     case PointwiseKind::erf:
       return map(da, [&](int64_t i) {
-        return g[i] * (static_cast<T>(kTwoOverSqrtPi) * std::exp(-a[i] * a[i]));
+        return g[i] * (static_cast<T>(kTwoOverSqrtPi) * exp_of(-a[i] * a[i]));
       });
     case PointwiseKind::power:
       if (p.first == 0) return map(da, [&](int64_t) { return T{0}; });
       if (p.first == 2) return map(da, [&](int64_t i) { return g[i] * (2 * a[i]); });
-      return map(da, [&](int64_t i) { return g[i] * (first * std::pow(a[i], first - 1)); });
+      return map(da, [&](int64_t i) { return g[i] * (first * pow_of(a[i], first - 1)); });
     case PointwiseKind::clamp:
       return map(da, [&](int64_t i) { return a[i] >= first && a[i] <= second ? g[i] : T{0}; });
     case PointwiseKind::maximum:
@@ -154,10 +157,9 @@ void gradient(const PointwiseBackwardParams& p, int64_t count, const T* a, const
       });
     }
     case PointwiseKind::pow:
-      map(da,
-          [&](int64_t i) { return b[i] == 0 ? T{0} : g[i] * (b[i] * std::pow(a[i], b[i] - 1)); });
+      map(da, [&](int64_t i) { return b[i] == 0 ? T{0} : g[i] * (b[i] * pow_of(a[i], b[i] - 1)); });
       return map(db, [&](int64_t i) {
-        return a[i] == 0 && b[i] >= 0 ? T{0} : g[i] * (std::pow(a[i], b[i]) * std::log(a[i]));
+        return a[i] == 0 && b[i] >= 0 ? T{0} : g[i] * (pow_of(a[i], b[i]) * log_of(a[i]));
       });
     case PointwiseKind::where:
       map(da, [&](int64_t i) { return mask[i] ? g[i] : T{0}; });

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/numeric/portable_math.h"
+#include "engine/core/numeric/portable_power.h"
+#include "engine/core/numeric/portable_trigonometry.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/host_ints.h"
 #include "engine/ops/op_kernel.h"
@@ -79,8 +82,8 @@ Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positio
     const auto pair = static_cast<int64_t>(i % static_cast<size_t>(half));
     const double angle =
         at[i / static_cast<size_t>(half)] * options.angles.of_pair(pair, options.head_dim);
-    cosines[i] = options.angles.magnitude * std::cos(angle);
-    sines[i] = options.angles.magnitude * std::sin(angle);
+    cosines[i] = options.angles.magnitude * portable_cos(angle);
+    sines[i] = options.angles.magnitude * portable_sin(angle);
   }
   const Tensor cosine = context.from_doubles(cosines, {rows, 1, half}, x.dtype());
   const Tensor sine = context.from_doubles(sines, {rows, 1, half}, x.dtype());
@@ -147,7 +150,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
 
 double RotaryAngles::of_pair(int64_t pair, int64_t head_dim) const {
   const double angle =
-      std::pow(theta, -2 * static_cast<double>(pair) / static_cast<double>(head_dim));
+      portable_pow(theta, -2 * static_cast<double>(pair) / static_cast<double>(head_dim));
   if (factor == 1) return angle;
   const RotaryRamp ramp = ramp_of(*this, head_dim);
   const double at = ramp.by_pair
@@ -162,8 +165,9 @@ RotaryRamp ramp_of(const RotaryAngles& angles, int64_t head_dim) {
     return {angles.low_turns, angles.high_turns, false};
   const auto pair_of = [&](double turns) {
     const auto positions = static_cast<double>(angles.original_positions);
-    return static_cast<double>(head_dim) * std::log(positions / (turns * 2 * std::numbers::pi)) /
-           (2 * std::log(angles.theta));
+    return static_cast<double>(head_dim) *
+           portable_log(positions / (turns * 2 * std::numbers::pi)) /
+           (2 * portable_log(angles.theta));
   };
   const double first = std::max(std::floor(pair_of(angles.high_turns)), 0.0);
   double last = std::min(std::ceil(pair_of(angles.low_turns)), static_cast<double>(head_dim - 1));
@@ -172,7 +176,7 @@ RotaryRamp ramp_of(const RotaryAngles& angles, int64_t head_dim) {
 }
 
 double yarn_magnitude(double factor, double mscale) {
-  return 0.1 * mscale * std::log(factor) + 1;
+  return 0.1 * mscale * portable_log(factor) + 1;
 }
 
 }  // namespace trafo

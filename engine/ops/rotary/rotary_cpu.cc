@@ -9,6 +9,7 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/core/numeric/portable_trigonometry.h"
 #include "engine/ops/row_kernels-inl.h"
 
 #include "engine/ops/rotary/rotary.h"
@@ -23,8 +24,8 @@ void angles(int64_t position, const RotaryAngles& of, int64_t head_dim, T* out) 
   const int64_t half = head_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
     const double angle = static_cast<double>(position) * of.of_pair(i, head_dim);
-    out[i] = static_cast<T>(of.magnitude * std::cos(angle));
-    out[half + i] = static_cast<T>(of.magnitude * std::sin(angle));
+    out[i] = static_cast<T>(of.magnitude * portable_cos(angle));
+    out[half + i] = static_cast<T>(of.magnitude * portable_sin(angle));
   }
 }
 

@@ -8,6 +8,8 @@
 
 #include <cmath>
 
+#include "engine/core/numeric/portable_math.h"
+#include "engine/core/numeric/portable_power.h"
 #include "engine/optim/update.h"
 
 #include "engine/backend/cpu/simd-inl.h"
@@ -18,7 +20,7 @@ namespace {
 
 // 1 - beta^step without cancellation for beta near one; 1 for beta = 0.
 double bias_correction(double beta, int64_t step) {
-  return beta > 0 ? -std::expm1(static_cast<double>(step) * std::log(beta)) : 1.0;
+  return beta > 0 ? -portable_expm1(static_cast<double>(step) * portable_log(beta)) : 1.0;
 }
 
 // The constants of AdamW that depend on the rates of a group: p = keep p - rate m / (sqrt(v c) +

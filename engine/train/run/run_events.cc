@@ -1,4 +1,5 @@
 #include "engine/train/run/run_events.h"
+#include "engine/core/numeric/portable_math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -108,7 +109,7 @@ TrainEvent RunEvents::make(TrainEventKind kind) const {
   if (state.log.units > 0) {
     event.loss = state.log.loss / state.log.units;
     event.nll = state.log.nll / state.log.labels;
-    event.perplexity = std::exp(event.nll);
+    event.perplexity = portable_exp(event.nll);
     std::vector<double> means;
     for (const auto& [name, sum] : state.log.metrics) means.push_back(sum / state.log.units);
     run_.trainer.objective().report(means);
@@ -146,7 +147,7 @@ TrainEvent RunEvents::make_skipped(const StepResult& result) const {
   TrainEvent event = make(TrainEventKind::skipped);
   event.loss = result.loss;
   event.nll = result.nll;
-  event.perplexity = std::exp(result.nll);
+  event.perplexity = portable_exp(result.nll);
   event.grad_norm = result.grad_norm;
   event.message = concat("loss ", result.loss, ", gradient norm ", result.grad_norm,
                          ": update skipped, ", run_.state.trainer.skipped_in_a_row, " in a row");

@@ -6,6 +6,7 @@
 
 #include "engine/backend/tf32.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/numeric/portable_math.h"
 #include "engine/models/upload.h"
 #include "engine/train/step/device_step_memory.h"
 #include "engine/train/step/host_step_memory.h"
@@ -237,11 +238,11 @@ void Trainer::check_loss(int64_t in_a_row) const {
           "training has diverged: after update ", state_.update, " the loss was above ",
           far_off_loss(), " ", state_.far_off_in_a_row,
           " times in a row; guessing among all tokens gives ",
-          std::log(static_cast<double>(model_.spec().vocabulary)));
+          portable_log(static_cast<double>(model_.spec().vocabulary)));
 }
 
 double Trainer::far_off_loss() const {
-  return 2 * std::log(static_cast<double>(model_.spec().vocabulary)) + 20;
+  return 2 * portable_log(static_cast<double>(model_.spec().vocabulary)) + 20;
 }
 
 void Trainer::reserve(std::span<const BatchBucket> buckets) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/numeric/portable_math.h"
 #include "engine/core/status.h"
 #include "engine/core/strings/utf8.h"
 
@@ -18,7 +19,7 @@ double log_add(double a, double b) {
   const double more = std::max(a, b), less = std::min(a, b);
   return less == -std::numeric_limits<double>::infinity()
              ? more
-             : more + std::log1p(std::exp(less - more));
+             : more + portable_log(1 + portable_exp(less - more));
 }
 
 size_t character_end(std::string_view text, size_t begin) {
@@ -178,7 +179,7 @@ void SentencePieceSampler::sample_unigram(std::string_view text, double alpha, S
     const Arc* chosen = nullptr;
     for (int64_t each = arcs_to[end]; each >= 0;) {
       chosen = &arcs[static_cast<size_t>(each)];
-      left -= std::exp(chosen->weight - sums[end]);
+      left -= portable_exp(chosen->weight - sums[end]);
       if (left < 0) break;
       each = chosen->next;
     }
