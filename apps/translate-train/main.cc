@@ -138,6 +138,7 @@ int run(int argc, char** argv) {
       {"quantize", "write a model with int8 or int4 weights", add_quantize},
       {"distill", "a training text for a smaller model, translated by a larger one", add_distill},
       {"merge", "write a model with its LoRA adapter merged", add_merge},
+      {"add-tokens", "add tokens or languages to a model and its vocabulary", add_add_tokens},
       {"prune", "remove the heads, columns and layers needed least, or set weights to zero",
        add_prune},
       {"factorize", "make matrices the product of two smaller ones (low rank)", add_factorize},

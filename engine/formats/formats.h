@@ -33,40 +33,40 @@ struct ExportVocabulary {
 // `directory` exists and is empty.
 void write_marian(const HostModel& host, const Tokenizer& tokenizer,
                   const std::filesystem::path& directory);
-Imported read_marian(const std::filesystem::path& directory);
+Imported read_marian(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 void write_pegasus(const HostModel& host, const Tokenizer& tokenizer,
                    const std::filesystem::path& directory);
-Imported read_pegasus(const std::filesystem::path& directory);
+Imported read_pegasus(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 void write_m2m100(const HostModel& host, const Tokenizer& tokenizer,
                   const std::filesystem::path& directory);
-Imported read_m2m100(const std::filesystem::path& directory);
+Imported read_m2m100(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 void write_bart(const HostModel& host, const Tokenizer& tokenizer,
                 const std::filesystem::path& directory);
-Imported read_bart(const std::filesystem::path& directory);
+Imported read_bart(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 void write_mbart(const HostModel& host, const Tokenizer& tokenizer,
                  const std::filesystem::path& directory);
-Imported read_mbart(const std::filesystem::path& directory);
+Imported read_mbart(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 void write_t5(const HostModel& host, const Tokenizer& tokenizer,
               const std::filesystem::path& directory);
-Imported read_t5(const std::filesystem::path& directory);
+Imported read_t5(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 void write_gpt2(const HostModel& host, const ExportVocabulary& vocabulary,
                 const std::filesystem::path& directory);
-Imported read_gpt2(const std::filesystem::path& directory);
+Imported read_gpt2(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 // The class, head and names of labels are the model's.
 void write_bert(const HostModel& host, const ExportVocabulary& vocabulary,
                 const std::filesystem::path& directory);
-Imported read_bert(const std::filesystem::path& directory);
+Imported read_bert(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 void write_llama(const HostModel& host, const ExportVocabulary& vocabulary,
                  const std::filesystem::path& directory);
-Imported read_llama(const std::filesystem::path& directory);
+Imported read_llama(const std::filesystem::path& directory, const ReadTarget& target = {});
 
 // `weights` is one of the types that the format has, here and below.
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,

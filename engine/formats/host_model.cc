@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/core/cancel_scope.h"
+#include "engine/core/numeric/half.h"
 #include "engine/core/numeric/philox.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
@@ -115,15 +116,70 @@ float* HostModel::values(const char* parameter) const {
   return parameters().value(id).data<float>();
 }
 
-HostModel make_host_model(const ModelConfig& config) {
+namespace {
+
+std::shared_ptr<Context> not_owned(Context& context) {
+  return {std::shared_ptr<Context>(), &context};
+}
+
+void require_finite_values(const std::string& parameter, std::span<const float> values) {
+  require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
+          ErrorCode::non_finite, kHostModelOrigin, "the parameter ", parameter,
+          " has values that are not finite float32 numbers");
+}
+
+// Whether copy_to_host() would copy it as it is.
+bool is_host_model(const Context& context, const Model& model) {
+  const ParameterStore& parameters = model.parameters();
+  if (context.device().kind != DeviceKind::cpu || parameters.dtype() != DType::f32 ||
+      parameters.has_master() || parameters.has_int8() || model.adapter() ||
+      !model.config().factor_ranks.empty() || model.config() != model.config().untied())
+    return false;
+  for (size_t i = 0; i < parameters.count(); ++i)
+    if (parameters.value(static_cast<ParamId>(i)).dtype() != DType::f32) return false;
+  return true;
+}
+
+}  // namespace
+
+HostModel make_host_model(const ModelConfig& config, Context* context) {
   HostModel host;
-  host.context =
-      make_context({DeviceKind::cpu, 0},
-                   static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
-  host.model = make_model(*host.context, config, std::nullopt);
+  if (context != nullptr)
+    host.context = not_owned(*context);
+  else
+    host.context =
+        make_context({DeviceKind::cpu, 0},
+                     static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
+  host.owned = make_model(*host.context, config, std::nullopt);
+  host.model = host.owned.get();
   if (WorkProgress* const progress = WorkProgress::current(Work::convert_weights))
     progress->expect(host.parameters().parameter_count());
   return host;
+}
+
+bool has_bfloat16_values(const HostModel& host) {
+  for (size_t i = 0; i < host.parameters().count(); ++i) {
+    const std::span<const float> values = span_of(host.parameters().value(static_cast<ParamId>(i)));
+    if (!std::ranges::all_of(values,
+                             [](float v) { return BFloat16::from_float(v).to_float() == v; }))
+      return false;
+  }
+  return true;
+}
+
+HostModel shared_with(const HostModel& host) {
+  return {host.context, nullptr, host.model, host.is_bfloat16};
+}
+
+HostModel host_model_of(Context& context, const Model& model) {
+  if (!is_host_model(context, model)) return copy_to_host(context, model);
+  for (size_t i = 0; i < model.parameters().count(); ++i) {
+    stop_if_call_is_cancelled(kHostModelOrigin);
+    const auto id = static_cast<ParamId>(i);
+    require_finite_values(model.parameters().name(id), span_of(model.parameters().value(id)));
+  }
+  // A host model's passes set its observer, and nothing else of it.
+  return {not_owned(context), nullptr, const_cast<Model*>(&model), false};
 }
 
 HostModel copy_to_host(Context& context, const Model& model) {
@@ -148,9 +204,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
     } else if (!values.empty()) {
       std::memcpy(values.data(), bytes.data(), bytes.size());
     }
-    require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
-            ErrorCode::non_finite, kHostModelOrigin, "the parameter ", name,
-            " has values that are not finite float32 numbers");
+    require_finite_values(name, values);
     progress.add(std::ssize(values));
   }
   progress.finish();

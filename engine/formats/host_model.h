@@ -9,8 +9,10 @@
 namespace trafo::interop {
 
 struct HostModel {
-  std::unique_ptr<Context> context;
-  std::unique_ptr<Model> model;
+  std::shared_ptr<Context> context;  // of its own, or the caller's
+  std::unique_ptr<Model> owned;      // null: the model is the caller's
+  Model* model = nullptr;
+  bool is_bfloat16 = false;  // its values are, and its files are to have them as such
 
   const ModelConfig& config() const { return model->config(); }
   const ModelSpec& spec() const { return model->spec(); }
@@ -18,7 +20,20 @@ struct HostModel {
   float* values(const char* parameter) const;
 };
 
-HostModel make_host_model(const ModelConfig& config);
+// Where a directory of another program is read to.
+struct ReadTarget {
+  Context* context = nullptr;          // of a CPU, for the model; null: one of its own
+  const HostModel* written = nullptr;  // the model that the directory was written from
+};
+
+HostModel make_host_model(const ModelConfig& config, Context* context = nullptr);
+// Whether every value of the model is a bfloat16 number, as after an import of such weights.
+bool has_bfloat16_values(const HostModel& host);
+// The same model in the same memory.
+HostModel shared_with(const HostModel& host);
+// The model itself if its parameters are those of a host model, else copy_to_host(). What is
+// returned must not be changed, and must not outlive the model. NON_FINITE as copy_to_host().
+HostModel host_model_of(Context& context, const Model& model);
 // Copies the master weights, with the adapter merged. Layers that share their parameters get
 // parameters of their own. NON_FINITE, naming the parameter, if a weight
 // is NaN or infinite.

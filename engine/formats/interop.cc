@@ -106,7 +106,7 @@ Format of_transformers(ExportFormat format, const interop::Expressible& (*expres
               write(job.host, *job.vocabulary.tokenizer, job.directory);
             else
               write(job.host, job.vocabulary, job.directory);
-            return read(job.directory).host;
+            return read(job.directory, {.written = &job.host}).host;
           }};
 }
 
@@ -170,7 +170,7 @@ const std::vector<Format>& formats() {
 
 struct DirectoryReader {
   const char* model_type;
-  interop::Imported (*read)(const fs::path& directory);
+  interop::Imported (*read)(const fs::path& directory, const interop::ReadTarget& target);
 };
 constexpr DirectoryReader kDirectoryReaders[] = {
     {"marian", interop::read_marian},   {"pegasus", interop::read_pegasus},
@@ -240,6 +240,12 @@ ExportWeights weights_of(const Format& format, ExportWeights wanted) {
       concat("weights of the type ", enum_name(wanted), " (--weights), it has ", known));
 }
 
+// Whether a format has the type of the model's weights unless its caller names one: directories of
+// transformers.
+bool keeps_types(const Format& format) {
+  return format.weights == std::vector{ExportWeights::float32};
+}
+
 // UNSUPPORTED names the first setting of the model that the format does not have, and the formats
 // that have all.
 void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
@@ -295,6 +301,7 @@ double export_model(Context& context, const Model& model, const std::optional<To
           static_cast<int32_t>(format));
   require(is_known(weights), ErrorCode::invalid_argument, kOrigin, "unknown type of weights ",
           static_cast<int32_t>(weights));
+  const bool keeps_type = weights == ExportWeights::by_format && keeps_types(*found);
   weights = weights_of(*found, weights);
   require_argument(tokenizer || !found->needs_tokenizer, interop::kOrigin, "tokenizer",
                    " is missing, and ", enum_name(format), " has one in its files");
@@ -304,13 +311,20 @@ double export_model(Context& context, const Model& model, const std::optional<To
     written = written_vocabulary(*tokenizer, model.spec(), *found);
   }
   refuse_what_is_not(model.spec(), *found);
-  const HostModel host = interop::copy_to_host(context, model);
+  HostModel host = interop::host_model_of(context, model);
+  host.is_bfloat16 = keeps_type && interop::has_bfloat16_values(host);
   UnfinishedDirectory unfinished(directory);
   const interop::ExportVocabulary vocabulary(written, tokens_of(model, tokenizer));
   // Each weight is written, and read back to be compared.
   WorkProgress progress(Work::convert_weights, 2 * host.parameters().parameter_count());
   const HostModel again = found->write_and_read({host, vocabulary, weights, unfinished.path()});
   progress.finish();
+  if (host.is_bfloat16) interop::write_weight_type(unfinished.path());
+  if (again.model == host.model) {  // every weight and setting of the files is the model's
+    stop_if_call_is_cancelled(kOrigin);
+    unfinished.publish();
+    return 0;
+  }
   const double difference = interop::logit_difference(host, again);
   // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
   // differs if the files do not say all that the model's configuration does.
@@ -351,9 +365,13 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
   if (reader->read != interop::read_llama)  // which reads them
     for (const char* key : {"sliding_window", "layer_types"}) config.refuse(key, kNoWindow);
   WorkProgress progress(Work::convert_weights);
-  interop::Imported imported = reader->read(directory);
+  // A model of a CPU is read to its place.
+  const bool in_place = context.device().kind == DeviceKind::cpu && context.backend().keeps_data();
+  interop::Imported imported = reader->read(directory, {.context = in_place ? &context : nullptr});
   progress.finish();
-  std::unique_ptr<Model> model = interop::copy_from_host(context, imported.host);
+  std::unique_ptr<Model> model =
+      in_place ? std::move(imported.host.owned) : interop::copy_from_host(context, imported.host);
+  imported.host = {};
   std::optional<VocabularyTokens> tokens =
       imported.tokenizer ? imported.tokenizer->tokens()
                          : interop::read_tokens(directory, config, model->spec());

@@ -22,6 +22,8 @@ namespace trafo {
 // UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the tokenizer
 // does not fit the model, or the directory has files. NON_FINITE: weights are NaN or infinite, or
 // logits of float32 weights differ by more than 1e-4.
+// Without `weights`, the float32 formats have bfloat16 weights for a model whose values all are
+// bfloat16 numbers, as after an import of such weights.
 // Without a tokenizer, hf-gpt2, hf-llama and hf-compressed are written without one, with the
 // special tokens that the model knows; the other formats are INVALID_ARGUMENT.
 double export_model(Context& context, const Model& model, const std::optional<Tokenizer>& tokenizer,

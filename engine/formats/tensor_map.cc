@@ -409,6 +409,17 @@ void count_weights(const MappedTensor& tensor) {
 
 }  // namespace
 
+bool is_as_stored(const MappedTensor& tensor) {
+  return !tensor.transposed && tensor.less == 0 && tensor.front_rows == 0 && tensor.spare_rows == 0;
+}
+
+std::span<const float> stored_values(const ParameterStore& parameters, const MappedTensor& tensor) {
+  count_weights(tensor);
+  int64_t columns = 0;
+  const float* from = rows_of(parameters, tensor, columns);
+  return {from, static_cast<size_t>(tensor.elements())};
+}
+
 std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& tensor) {
   count_weights(tensor);
   int64_t columns = 0;

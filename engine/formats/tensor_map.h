@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,10 @@ std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);
 void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig& config,
                            int64_t stored);
 
+// Whether a tensor of the other file has the bytes of the parameter's rows and no others.
+bool is_as_stored(const MappedTensor& tensor);
+// These rows of the parameter where they are, for a tensor that is not transposed.
+std::span<const float> stored_values(const ParameterStore& parameters, const MappedTensor& tensor);
 // Between the host memory of float32 parameters and a tensor of the other file.
 std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& tensor);
 void scatter(ParameterStore& parameters, const MappedTensor& tensor,

@@ -56,6 +56,20 @@ void read_weights(Context& context, const SafetensorsReader& reader, ParameterSt
   parameters.follow_master(context);
 }
 
+// The same for a model that nobody has yet: an error may leave it half read. One parameter at a
+// time is in host memory.
+void read_new_weights(Context& context, const SafetensorsReader& reader,
+                      ParameterStore& parameters) {
+  std::vector<std::byte> values;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    values.resize(bytes_of(parameters, id));
+    reader.read(parameters.name(id), values);
+    parameters.set_value(context, id, values.data(), values.size());
+  }
+  context.backend().synchronize();
+}
+
 // The ranks of factorized matrices: NAME.v [rank, columns] beside NAME.u. It has a row for each
 // component in every form, also with codes.
 std::map<std::string, int64_t> read_factor_ranks(const SafetensorsReader& reader) {
@@ -388,13 +402,41 @@ void write_model(ByteSink& sink, Context& context, const Model& model,
   write_model(sink, context, model, model.parameters().master(), metadata);
 }
 
-void write_model(ByteSink& sink, Context& context, const Model& model, const Tensor& weights,
-                 const SafetensorsMetadata& metadata) {
-  copy_model(context, model, weights, metadata).write(sink);
+namespace {
+
+// Whether host code can read the values of the model, of the dtype of `weights`, where they are.
+bool is_readable(Context& context, const ParameterStore& parameters, const Tensor& weights) {
+  if (context.device().kind != DeviceKind::cpu || !context.backend().keeps_data()) return false;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (!parameters.is_int8(id) && !parameters.trainable(id) &&
+        parameters.value(id).dtype() != weights.dtype())
+      return false;
+  }
+  return true;
 }
 
-TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
-                      const SafetensorsMetadata& metadata, const HostAllocator& allocate) {
+// As workspace_entries(), of the model's own memory.
+std::vector<TensorEntry> entries_in_place(const ParameterStore& parameters, const Tensor& weights) {
+  const std::span<const std::byte> all(static_cast<const std::byte*>(weights.raw()),
+                                       weights.bytes());
+  std::vector<TensorEntry> entries;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (parameters.is_int8(id)) continue;
+    const std::span<const std::byte> bytes =
+        parameters.trainable(id)
+            ? part_of(all, parameters, id)
+            : std::span(static_cast<const std::byte*>(parameters.value(id).raw()),
+                        bytes_of(parameters, id));
+    entries.push_back(
+        {parameters.name(id), weights.dtype(), file_dims(parameters.shape(id)), bytes});
+  }
+  return entries;
+}
+
+// The file without its float tensors.
+TensorFile described_model(const Model& model, const SafetensorsMetadata& metadata) {
   TensorFile file;
   file.metadata = metadata;
   file.metadata[kModelConfigKey] = to_json(model.config());
@@ -403,6 +445,24 @@ TensorFile copy_model(Context& context, const Model& model, const Tensor& weight
     file.metadata.emplace(kTokenizerKey, model.origin().vocabulary);
   if (model.tokens()) file.metadata[kTokensKey] = tokens_to_json(*model.tokens());
   if (!model.labels().empty()) file.metadata[kLabelsKey] = Json(model.labels()).dump();
+  return file;
+}
+
+}  // namespace
+
+void write_model(ByteSink& sink, Context& context, const Model& model, const Tensor& weights,
+                 const SafetensorsMetadata& metadata) {
+  const ParameterStore& parameters = model.parameters();
+  if (parameters.has_int8() || !is_readable(context, parameters, weights))
+    return copy_model(context, model, weights, metadata).write(sink);
+  TensorFile file = described_model(model, metadata);
+  file.entries = entries_in_place(parameters, weights);
+  file.write(sink);
+}
+
+TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
+                      const SafetensorsMetadata& metadata, const HostAllocator& allocate) {
+  TensorFile file = described_model(model, metadata);
   file.entries = workspace_entries(context, model.parameters(), weights, "",
                                    file.storage.emplace_back(), allocate);
   if (model.parameters().has_int8())
@@ -498,7 +558,7 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
   if (int8)
     read_int8_weights(context, reader, *model);
   else
-    read_weights(context, reader, model->parameters());
+    read_new_weights(context, reader, model->parameters());
   model->set_origin({reader.label(), read_vocabulary_checksum(reader)});
   read_tokens(reader, *model);
   read_labels(reader, *model);

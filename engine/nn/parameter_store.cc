@@ -174,7 +174,21 @@ void ParameterStore::allocate(Context& context, DType dtype, std::optional<uint6
   }
 }
 
-// Gives every entry its place by its group, in workspaces of zeros.
+namespace {
+
+// The padding after a tensor of `count` elements at `offset` becomes zero.
+void clear_padding(Context& context, const Tensor& workspace, int64_t offset, int64_t count) {
+  const int64_t end = offset + count, padding = -end & (kParameterAlignment - 1);
+  if (padding == 0) return;
+  const Tensor rest = workspace.as_strided({padding}, contiguous_strides({padding}), end);
+  context.backend().fill_zero(rest.raw(), rest.bytes());
+}
+
+}  // namespace
+
+// Gives every entry its place by its group, in workspaces of zeros. Gradients are written before
+// they are read, so that a model that is not trained takes no memory for them on a CPU, where pages
+// that nobody has written have none.
 void ParameterStore::make_workspaces(Context& context, DType dtype) {
   int64_t trainable = 0, frozen = 0;
   for (Entry& entry : entries_) {
@@ -189,7 +203,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
   flat_ = context.zeros({trainable}, dtype);
   const bool rounded = dtype == DType::bf16 || quantize_bits_ != 0;
   master_ = rounded ? context.zeros({trainable}, stat_dtype(dtype)) : flat_;
-  flat_grad_ = context.zeros({trainable}, master_.dtype());
+  flat_grad_ = context.empty({trainable}, master_.dtype());
   frozen_ = frozen > 0 ? context.zeros({frozen}, dtype) : Tensor{};
   for (Entry& entry : entries_) {
     entry.group.dtype = dtype;
@@ -200,6 +214,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
     entry.grad = {};
     if (!entry.group.trainable) continue;
     entry.grad = flat_grad_.as_strided(entry.shape, strides, entry.offset);
+    clear_padding(context, flat_grad_, entry.offset, element_count(entry.shape));
     set_requires_grad(entry.value, true);
     bind_grad(entry.value, entry.grad);
   }

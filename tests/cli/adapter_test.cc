@@ -75,5 +75,27 @@ TEST_F(AdapterCli, RefusesByName) {
   expect_refused(run({"export", "-m", "run", "--to", "peft", "-o", "no"}), "no adapter");
 }
 
+TEST_F(AdapterCli, TokensAreAddedAndTrained) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  const Outcome added =
+      run({"add-tokens", "-m", "run", "--tokens", "Zebra", "<2de>", "-o", "more", "-q"});
+  ASSERT_EQ(added.exit_code, 0) << added.err;
+  // New tokens change the scores of no text that lacks them by more than their share.
+  EXPECT_EQ(run(words_of("score --quiet --device cpu -t v.de v.en -m more")).exit_code, 0);
+  for (const char* flags : {"", " --lora-rank 2"})
+    EXPECT_EQ(run(small(std::string("more") + (*flags == 0 ? "1" : "2"), "2u") +
+                  words_of(std::string("--quiet --pretrained-model more") + flags))
+                  .exit_code,
+              0)
+        << flags;
+  const auto refused_tokens = [](const char* token, const char* like, const char* message) {
+    expect_refused(
+        run({"add-tokens", "-m", "run", "--tokens", token, "--like", like, "-o", "none", "-q"}),
+        message);
+  };
+  refused_tokens("</s>", "", "--tokens");
+  refused_tokens("Giraffe", "none", "--like");
+}
+
 }  // namespace
 }  // namespace translate_train::testing

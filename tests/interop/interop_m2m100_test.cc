@@ -1,6 +1,7 @@
 // Directories of M2M100 and NLLB-200: positions, vocabularies with languages, refusals.
 #include "engine/decode/translator.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
+#include "engine/models/added_tokens.h"
 #include "engine/ops/embedding/embedding.h"
 #include "engine/text/tokenizer/marian/marian_file.h"
 #include "engine/text/tokenizer/subword_sampling.h"
@@ -74,6 +75,22 @@ TEST_F(M2m100ImportTest, ComesBackWithItsVocabulary) {
   const FileJson options =
       FileJson::parse(read_text_file(directory_ / "tokenizer_config.json", 1 << 20));
   EXPECT_EQ(options["additional_special_tokens"], FileJson(nllb_.languages()));
+}
+
+TEST_F(M2m100ImportTest, ALanguageIsAdded) {
+  const std::vector<std::string> codes = {"zul_Latn"};
+  const auto [more, vocabulary] = add_tokens(*context_, *model_, nllb_, codes, true, "eng_Latn");
+  export_model(*context_, *more, vocabulary, ExportFormat::hf_m2m100, path("more"));
+  const ImportedModel result = imported(path("more"));
+  ASSERT_TRUE(result.tokenizer.has_value());
+  std::vector<std::string> languages = nllb_.languages();
+  languages.push_back("zul_Latn");
+  EXPECT_EQ(result.tokenizer->languages(), languages);
+  EXPECT_EQ(weight_bytes(*context_, *result.model), weight_bytes(*context_, *more));
+  std::vector<int32_t> ids = nllb_.encode(kSentence);
+  ids.insert(ids.begin(), nllb_.vocab_size());
+  EXPECT_EQ(result.tokenizer->with_languages("zul_Latn", "eng_Latn").encode(kSentence), ids);
+  EXPECT_EQ(result.model->tokens()->special, nllb_.special_tokens());
 }
 
 // The class counts positions from 2; its table ends with the frequency 1/10000.

@@ -9,8 +9,9 @@ some subwords and with others), MBart50Tokenizer (tokenizer.json, or sentencepie
 ids of transformers' tokenizer. The imported model gives the log-probabilities of pairs of sentences to 1e-4 a token and the greedy
 translations that transformers gives with forced_bos_token_id. The exported directory loads in AutoTokenizer and the class of the model with
 the same ids and log-probabilities. A model that is fine-tuned, whole and with a LoRA adapter, answers the same in transformers after its
-export; the adapter answers the same in PEFT on the original directory. Wrong languages change the scores. --short: one configuration of
-each.
+export; the adapter answers the same in PEFT on the original directory. Wrong languages change the scores. A language that add-tokens
+adds to NLLB, and a word that it adds to BART, have the ids and give the model that add_tokens and resize_token_embeddings of transformers
+give with the same first rows; all of the above holds for them as well. --short: one configuration of each.
 
 The environment and the exit codes are as in export_parity.py.
 """
@@ -39,6 +40,8 @@ ODD = ["a  b", " a", "naïve 東京 🙂", "</s>", "eng_Latn x", "__en__ x", "x_
 # Texts without subwords: here a source has no language then, and SentencePiece takes spaces away that NllbTokenizer keeps.
 EMPTY = ["", " ", "▁"]
 SENTENCES, LONGEST = 20, 16
+# The family, a token that it gets, and the token whose rows that begins with; none: the mean of its subwords.
+ADDED = {"nllb": ("mrj_Cyrl", "eng_Latn"), "bart": ("quuxword", None)}
 
 
 def save_tokenizer(family, kind, lines, folder):
@@ -261,9 +264,44 @@ def main():
                 check.export(label, name, model, tokenizer, tokens)
                 if number == 0:
                     trained(check, label, name, folder, tokenizer, tokens)
+                if number == 0 and family in ADDED:
+                    added(check, label, name, folder, model, tokens)
                 shutil.rmtree(folder)
     print("all equal" if checks.failed == 0 else f"{checks.failed} checks failed")
     return 1 if checks.failed else 0
+
+
+def added(check, label, name, original, model, tokens):
+    """One more token, here and in transformers."""
+    import torch
+    import transformers
+    token, like = ADDED[check.family]
+    before = check.languages, check.odd
+    if like:
+        check.languages = (token, check.languages[1])
+    else:
+        check.odd = check.odd + [token, f"a {token} b", f"a{token}b", f"{token}{token} ", f"x\u00e9{token}"]
+    more = transformers.AutoTokenizer.from_pretrained(original, **dict(zip(("src_lang", "tgt_lang"), before[0])))
+    rows = [token_of(more, like)] if like else more(token, add_special_tokens=False).input_ids
+    more.add_tokens([token], special_tokens=like is not None)
+    if like:
+        more.src_lang = token
+    check.checks.say(token_of(more, token) == tokens and len(rows) >= (1 if like else 2), f"{label}: {token} of {len(rows)} rows is token {tokens}")
+    bias = model.final_logits_bias[0, rows].mean() if hasattr(model, "final_logits_bias") else None
+    model.resize_token_embeddings(tokens + 1, mean_resizing=False)
+    with torch.no_grad():
+        matrix = model.get_input_embeddings().weight
+        matrix[tokens] = matrix[rows].mean(0)
+        if bias is not None:
+            model.final_logits_bias[0, tokens] = bias
+    folder = os.path.join(check.program.folder, name + "-more-theirs")
+    model.save_pretrained(folder)
+    check.program.run("add-tokens", "-m", name, "--tokens", token, *(["--special", "--like", like] if like else []), "-o", name + "-more", "--quiet")
+    label += f" with {token}"
+    check.model(label, name + "-more", model, more, tokens + 1)
+    check.export(label, name + "-more", model, more, tokens + 1)
+    trained(check, label, name + "-more", folder, more, tokens + 1)
+    check.languages, check.odd = before
 
 
 def trained(check, label, name, original, tokenizer, tokens):

@@ -26,6 +26,7 @@ Action add_info(CLI::App& app);
 Action add_average(CLI::App& app);
 Action add_quantize(CLI::App& app);
 Action add_merge(CLI::App& app);
+Action add_add_tokens(CLI::App& app);
 Action add_prune(CLI::App& app);
 Action add_factorize(CLI::App& app);
 Action add_distill(CLI::App& app);

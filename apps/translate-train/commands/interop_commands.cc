@@ -158,7 +158,8 @@ Action add_export(CLI::App& app) {
                  "how matrices are stored; ctranslate2 has the first five, onnx float32 and int8, "
                  "gguf float32, "
                  "float16, q8_0 and q4_0, hf-compressed int8 and int4, the others float32 "
-                 "(default: float16 for gguf, int8 for hf-compressed, otherwise float32)")
+                 "(default: float16 for gguf, int8 for hf-compressed, bfloat16 for transformers if "
+                 "all values of the model are bfloat16 numbers, otherwise float32)")
       ->type_name(type_of("TYPE", weights_choices()));
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")
       ->required()

@@ -1660,6 +1660,20 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unmerge_adapter(trafo_model *m
  * INVALID_ARGUMENT: there is no adapter. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *model);
 
+/* ---- More tokens for a model and its vocabulary (docs/guide/fine-tuning.md) ---- */
+
+/* A new model of the same context with `count` tokens after those of its vocabulary, and the tokenizer that has them, which the caller frees
+ * with trafo_tokenizer_free. A token is found in every text or, if it is special, only by a tokenizer of trafo_tokenizer_parse_special; a
+ * special one can be a language (trafo_tokenizer_with_languages). Its rows of the embeddings, the output matrix and the output bias are those
+ * of the token `like` or, if that is empty, the mean of the rows of the subwords that its text has. All other weights are copied. The new
+ * tokenizer has no languages chosen and does not parse special tokens. INVALID_ARGUMENT names the token: it is there already, is given
+ * twice, is empty or too long, or no text has it; or there is no token `like`; or the model has an adapter or int8 weights, or another
+ * vocabulary. UNSUPPORTED names the kind of a vocabulary that takes no tokens, "byte" or "marian". since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_add_tokens(const trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                             const trafo_string_view *tokens, size_t count, int32_t special,
+                                                             const char *like, size_t like_length, trafo_model **out_model,
+                                                             trafo_tokenizer **out_tokenizer);
+
 /* ---- Word-level distillation: a model learns the probabilities that a teacher gives to each token (docs/guide/distillation.md) ---- */
 
 /* Gives the model a teacher: a model.safetensors, a directory with one, or a run directory, whose best model it is. A teacher of before is

@@ -234,7 +234,7 @@ void write_bert(const HostModel& host, const ExportVocabulary& vocabulary,
   write_tensors(directory / "model.safetensors", host, bert_tensors(host.config()));
 }
 
-Imported read_bert(const fs::path& directory) {
+Imported read_bert(const fs::path& directory, const ReadTarget& target) {
   const ConfigReader json(directory / "config.json");
   const std::string type = json.text("model_type");
   const BertClass& of_class =
@@ -258,9 +258,12 @@ Imported read_bert(const fs::path& directory) {
   set_stored_vocabulary(tensors, config, stored);
   const auto name = [&](const MappedTensor& tensor) { return name_in(weights, base, tensor.name); };
   const auto surplus = [&](const TensorInfo& info) { return is_surplus(info, config); };
-  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+  const HostModel* const written = target.written;
+  const ReadTarget into{
+      target.context, written != nullptr && written->model->labels() == labels ? written : nullptr};
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors, into),
                     std::move(read.tokenizer), std::move(read.note)};
-  imported.host.model->set_labels(std::move(labels));
+  if (imported.host.owned) imported.host.model->set_labels(std::move(labels));
   if (config.encoder_head == EncoderHead::masked_lm && config.tied_embeddings)
     check_copy(weights, name_in(weights, base, base + "embeddings.word_embeddings.weight"),
                of_class.of_class == EncoderClass::bert ? "cls.predictions.decoder.weight"

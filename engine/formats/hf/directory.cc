@@ -6,9 +6,12 @@
 #include <set>
 
 #include "engine/core/checked.h"
+#include "engine/core/progress.h"
 #include "engine/formats/stored_weights.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/checksum.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/text/tokenizer/tokenizer_json_text.h"
 
 namespace trafo::interop {
 namespace {
@@ -43,19 +46,59 @@ void write_json(const std::filesystem::path& file, const Json& value) {
   write_file_atomically(file, value.dump(2) + "\n");
 }
 
+namespace {
+
+// The bytes of a tensor in the file. `copy` keeps them if they are not the parameter's own.
+std::span<const std::byte> stored_bytes(const HostModel& host, const MappedTensor& tensor,
+                                        std::vector<std::byte>& copy) {
+  if (is_as_stored(tensor)) {
+    const std::span<const float> own = stored_values(host.parameters(), tensor);
+    if (!host.is_bfloat16) return std::as_bytes(own);
+    copy = to_bfloat16(tensor.name, own);
+    return copy;
+  }
+  std::vector<float> values = gather(host.parameters(), tensor);
+  values.insert(values.begin(), tensor.front_elements(), 0.0f);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  if (host.is_bfloat16)
+    copy = to_bfloat16(tensor.name, values);
+  else
+    copy.assign(bytes.begin(), bytes.end());
+  return copy;
+}
+
+}  // namespace
+
 void write_tensors(const std::filesystem::path& file, const HostModel& host,
                    const std::vector<MappedTensor>& tensors) {
-  std::vector<std::vector<float>> values;
-  std::vector<TensorEntry> entries;
-  values.reserve(tensors.size());
-  for (const MappedTensor& tensor : tensors) {
-    values.push_back(gather(host.parameters(), tensor));
-    values.back().insert(values.back().begin(), tensor.front_elements(), 0.0f);
-    entries.push_back(
-        {tensor.name, DType::f32, tensor.stored_shape(), std::as_bytes(std::span(values.back()))});
+  std::vector<TensorInfo> infos;
+  std::vector<std::byte> copy;
+  {
+    const ProgressPause pause;  // the bytes are made again below
+    uint64_t offset = 0;
+    for (const MappedTensor& tensor : tensors) {
+      const std::span<const std::byte> bytes = stored_bytes(host, tensor, copy);
+      infos.push_back({tensor.name, host.is_bfloat16 ? DType::bf16 : DType::f32,
+                       tensor.stored_shape(), offset, bytes.size(), crc32_text(crc32(bytes)), ""});
+      offset += bytes.size();
+    }
   }
   // transformers reads this to learn which library wrote the file.
-  save_safetensors(file, entries, {{"format", "pt"}});
+  const std::string header = encode_safetensors_header(infos, {{"format", "pt"}});
+  const uint64_t header_size = header.size();
+  AtomicFile out(file);
+  out.write(std::as_bytes(std::span(&header_size, 1)));
+  out.write(std::string_view(header));
+  for (const MappedTensor& tensor : tensors) out.write(stored_bytes(host, tensor, copy));
+  out.commit();
+}
+
+void write_weight_type(const std::filesystem::path& directory) {
+  const auto weights = SafetensorsReader::open(directory / "model.safetensors");
+  const std::filesystem::path config = directory / "config.json";
+  const std::string text = read_text_file(config, limits::kConfigBytes);
+  if (weights.tensors().front().dtype == DType::bf16)
+    write_file_atomically(config, with_member(text, "torch_dtype", " \"bfloat16\""));
 }
 
 ConfigReader::ConfigReader(const std::filesystem::path& file) : label_(file.string()) {
@@ -187,17 +230,16 @@ void require_weight_type(const std::string& file, const TensorInfo& info) {
           "; weights are F32, F64, BF16 or F16");
 }
 
-std::vector<float> to_floats(const TensorInfo& info, std::span<const std::byte> bytes) {
-  if (info.foreign == "F16") return converted<uint16_t>(bytes, half_to_float);
-  switch (info.dtype) {
-    case DType::f64:
-      return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
-    case DType::bf16:
-      return converted<BFloat16>(bytes, [](BFloat16 v) { return v.to_float(); });
-    case DType::f32:
-      return converted<float>(bytes, [](float v) { return v; });
-    default:
-      fail(ErrorCode::internal, kOrigin, info.name, " is no tensor of floating-point numbers");
+void widen(const TensorInfo& info, std::span<float> values) {
+  const std::span<std::byte> all = std::as_writable_bytes(values);
+  const std::byte* from = all.data() + all.size() / 2;
+  for (float& value : values) {  // never before `from`
+    uint16_t half;
+    std::memcpy(&half, from, sizeof half);
+    from += sizeof half;
+    BFloat16 narrow;
+    std::memcpy(&narrow, &half, sizeof half);
+    value = info.foreign == "F16" ? half_to_float(half) : narrow.to_float();
   }
 }
 
@@ -212,8 +254,66 @@ void check_copy(const WeightFiles& weights, const std::string& original, const s
           " differ, the configuration says that they are one matrix");
 }
 
+namespace {
+
+// The elements of a tensor without rows that no token has. CORRUPT_FILE: one is not finite.
+std::vector<float> read_values(const WeightTensor& stored, const MappedTensor& tensor) {
+  std::vector<float> values = read_floats(*stored.file, *stored.info);
+  const auto bad = std::find_if_not(values.begin(), values.end(),
+                                    [](float value) { return std::isfinite(value); });
+  require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, stored.file->label(), ": value ",
+          bad - values.begin(), " of ", stored.info->name, " is not a finite float32 number");
+  values.erase(values.begin(), values.begin() + static_cast<ptrdiff_t>(tensor.front_elements()));
+  values.resize(static_cast<size_t>(tensor.elements()));  // without the spare rows after them
+  return values;
+}
+
+// Whether the tensors are all rows of the parameters, each once.
+bool cover(const std::vector<MappedTensor>& tensors, const ParameterStore& parameters) {
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    int64_t rows = 0, next = 0;
+    bool follows = true;
+    for (const MappedTensor& tensor : tensors) {
+      if (tensor.parameter != parameters.name(id)) continue;
+      follows = follows && tensor.first_row == next;
+      next = tensor.first_row + tensor.rows;
+      rows += tensor.rows;
+    }
+    if (!follows || rows != parameters.shape(id)[0]) return false;
+  }
+  return true;
+}
+
+// Whether models of these configurations with the same weights are the same function.
+bool are_same_function(ModelConfig read, const ModelConfig& written) {
+  read.dropout = written.dropout;
+  read.attention_dropout = written.attention_dropout;
+  read.ffn_dropout = written.ffn_dropout;
+  read.depth_scaled_init = written.depth_scaled_init;
+  return read == written;
+}
+
+// Whether the files have the weights of this model.
+bool is_stored(const TensorSource& source, const std::vector<MappedTensor>& tensors,
+               const HostModel& host) {
+  for (const MappedTensor& tensor : tensors) {
+    const std::string name = source.name(tensor);
+    const std::vector<float> values =
+        name.empty() ? std::vector<float>(static_cast<size_t>(tensor.elements()))
+                     : read_values(source.weights.at(name), tensor);
+    const bool same = tensor.transposed || tensor.less != 0
+                          ? gather(host.parameters(), tensor) == values
+                          : std::ranges::equal(stored_values(host.parameters(), tensor), values);
+    if (!same) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
-                       const std::vector<MappedTensor>& tensors) {
+                       const std::vector<MappedTensor>& tensors, const ReadTarget& target) {
   const WeightFiles& weights = source.weights;
   std::set<std::string> used;
   const auto payload = static_cast<double>(weights.payload_bytes());
@@ -236,23 +336,16 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
   const double table = static_cast<double>(spec.max_positions) * bytes;
   require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, weights.label(),
           ": ", spec.max_positions, " positions are out of proportion to the model");
-  HostModel host = make_host_model(config);
+  if (const HostModel* const written = target.written;
+      written != nullptr && are_same_function(config, written->config()) &&
+      cover(tensors, written->parameters()) && is_stored(source, tensors, *written))
+    return shared_with(*written);
+  HostModel host = make_host_model(config, target.context);
   for (const MappedTensor& tensor : tensors) {
     const std::string name = source.name(tensor);
-    if (name.empty()) {
-      scatter(host.parameters(), tensor,
-              std::vector<float>(static_cast<size_t>(tensor.elements())));
-      continue;
-    }
-    const auto [file, info] = weights.at(name);
-    std::vector<float> values = read_floats(*file, *info);
-    const auto bad = std::find_if_not(values.begin(), values.end(),
-                                      [](float value) { return std::isfinite(value); });
-    require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, file->label(), ": value ",
-            bad - values.begin(), " of ", name, " is not a finite float32 number");
-    values.erase(values.begin(), values.begin() + static_cast<ptrdiff_t>(tensor.front_elements()));
-    values.resize(static_cast<size_t>(tensor.elements()));  // without the spare rows after them
-    scatter(host.parameters(), tensor, values);
+    scatter(host.parameters(), tensor,
+            name.empty() ? std::vector<float>(static_cast<size_t>(tensor.elements()))
+                         : read_values(weights.at(name), tensor));
   }
   return host;
 }

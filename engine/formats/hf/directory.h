@@ -21,9 +21,13 @@ namespace trafo::interop {
 void check_vocabulary(const ModelSpec& spec, const Tokenizer& tokenizer);
 
 void write_json(const std::filesystem::path& file, const Json& value);
-// Writes the tensors of the table and no others, as float32.
+// Writes the tensors of the table and no others, as float32 or, of a host model that is, as
+// bfloat16. One tensor at a time is copied.
 void write_tensors(const std::filesystem::path& file, const HostModel& host,
                    const std::vector<MappedTensor>& tensors);
+
+// Sets torch_dtype of config.json to bfloat16 if the weights are.
+void write_weight_type(const std::filesystem::path& directory);
 
 // A JSON object of a configuration file, read field by field. CORRUPT_FILE names file and field.
 class ConfigReader {
@@ -65,26 +69,36 @@ void validate_read(const ModelConfig& config, const ConfigReader& json);
 // Reads the tensors of the table into a model. Before it allocates, it checks that every tensor of
 // the table is in the file with its shape, as F32, F64, BF16 or F16, and that all other tensors of
 // the file satisfy `surplus`. `name` returns the name of a tensor in the file, or "" for one that
-// is zero.
+// is zero. If the directory was written from target.written, and the file has every weight of that
+// model as it is and the model this configuration, the result is that model and takes no memory.
 struct TensorSource {
   const WeightFiles& weights;
   std::function<std::string(const MappedTensor&)> name;
   std::function<bool(const TensorInfo&)> surplus;
 };
 HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
-                       const std::vector<MappedTensor>& tensors);
+                       const std::vector<MappedTensor>& tensors, const ReadTarget& target);
 // UNSUPPORTED, naming the file, the tensor and its type, unless it is F32, F64, BF16 or F16.
 void require_weight_type(const std::string& file, const TensorInfo& info);
-// The elements of a tensor with these bytes, of one of the types above.
-std::vector<float> to_floats(const TensorInfo& info, std::span<const std::byte> bytes);
+// Makes float32 values, in order, of those of a type of two bytes, whose bytes are the second half
+// of `values`.
+void widen(const TensorInfo& info, std::span<float> values);
 // The elements of a tensor as float32. `File` is a WeightFile or a SafetensorsReader. Errors as
 // require_weight_type().
 template <class File>
 std::vector<float> read_floats(const File& file, const TensorInfo& info) {
   require_weight_type(file.label(), info);
-  std::vector<std::byte> bytes(info.bytes);
-  file.read(info, bytes);
-  return to_floats(info, bytes);
+  if (info.foreign.empty() && info.dtype == DType::f64) {
+    std::vector<double> wide(info.bytes / sizeof(double));
+    file.read(info, std::as_writable_bytes(std::span(wide)));
+    return {wide.begin(), wide.end()};
+  }
+  const bool is_half = !info.foreign.empty() || info.dtype == DType::bf16;
+  std::vector<float> values(info.bytes / (is_half ? 2 : 4));
+  const std::span<std::byte> all = std::as_writable_bytes(std::span(values));
+  file.read(info, all.last(info.bytes));
+  if (is_half) widen(info, values);
+  return values;
 }
 // CORRUPT_FILE unless the two tensors are equal; `copy` may be missing.
 void check_copy(const WeightFiles& weights, const std::string& original, const std::string& copy);

@@ -80,7 +80,7 @@ void write_gpt2(const HostModel& given, const ExportVocabulary& vocabulary,
   write_tensors(directory / "model.safetensors", host, gpt2_tensors(host.config()));
 }
 
-Imported read_gpt2(const fs::path& directory) {
+Imported read_gpt2(const fs::path& directory, const ReadTarget& target) {
   const ConfigReader json(directory / "config.json");
   for (const auto& [other, field] : {std::pair{"hidden_size", "n_embd"},
                                      {"max_position_embeddings", "n_positions"},
@@ -117,7 +117,7 @@ Imported read_gpt2(const fs::path& directory) {
   };
   std::vector<MappedTensor> tensors = gpt2_tensors(config);
   set_stored_vocabulary(tensors, config, stored);
-  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors, target),
                     std::move(read.tokenizer), std::move(read.note)};
   if (config.tied_embeddings)
     check_copy(weights, stored_name(weights, "transformer.wte.weight"), "lm_head.weight");

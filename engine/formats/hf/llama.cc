@@ -618,7 +618,7 @@ ModelConfig read_llama_config(const fs::path& file) {
   return config;
 }
 
-Imported read_llama(const fs::path& directory) {
+Imported read_llama(const fs::path& directory, const ReadTarget& target) {
   const ConfigReader json(directory / "config.json");
   ModelConfig config = read_config(json);
   const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
@@ -633,7 +633,7 @@ Imported read_llama(const fs::path& directory) {
   };
   std::vector<MappedTensor> tensors = llama_tensors(config, type_of(json).joined);
   set_stored_vocabulary(tensors, config, stored);
-  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors, target),
                     std::move(read.tokenizer), std::move(read.note)};
   if (config.tied_embeddings) check_copy(weights, "model.embed_tokens.weight", "lm_head.weight");
   return imported;

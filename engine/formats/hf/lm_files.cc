@@ -93,30 +93,6 @@ Json tokenizer_config(const Tokenizer& tokenizer, const TextFrame& frame, const 
   return json;
 }
 
-// The text of a JSON object, with another value of one of its members.
-std::string with_member(std::string_view object, std::string_view key, const std::string& value) {
-  size_t depth = 0, begin = std::string_view::npos;  // of the value
-  std::string_view last;                             // text of the string before
-  for (size_t at = 0; at < object.size(); ++at) {
-    const char c = object[at];
-    if (c == '"') {
-      const size_t from = at + 1;
-      for (++at; object[at] != '"'; ++at)
-        if (object[at] == '\\') ++at;
-      if (depth == 1) last = object.substr(from, at - from);
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if (depth == 1 && c == ':' && last == key && begin == std::string_view::npos) {
-      begin = at + 1;
-    } else if (depth == 1 && (c == ',' || c == '}') && begin != std::string_view::npos) {
-      return std::string(object.substr(0, begin)).append(value).append(object.substr(at));
-    }
-    if (c == '}' || c == ']') --depth;
-  }
-  const size_t first = object.find('{') + 1;
-  return concat(object.substr(0, first), "\"", key, "\":", value, ",", object.substr(first));
-}
-
 // tokenizer.json with this frame around a text.
 std::string with_frame(const Tokenizer& tokenizer, const VocabularyTokens& tokens) {
   const TextFrame& frame = tokens.frame;

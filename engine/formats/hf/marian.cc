@@ -349,7 +349,8 @@ void write_marian_form(const MarianForm& form, const HostModel& host, const Toke
   write_tensors(directory / "model.safetensors", host, marian_tensors(host.config()));
 }
 
-Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
+Imported read_marian_form(const MarianForm& form, const fs::path& directory,
+                          const ReadTarget& target) {
   const ConfigReader json(directory / "config.json");
   for (const char* field : {"share_encoder_decoder_embeddings", "tie_word_embeddings"})
     json.demand(field, true, true);
@@ -432,12 +433,14 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   };
   std::vector<MappedTensor> tensors = marian_tensors(config);
   set_stored_vocabulary(tensors, config, stored);
-  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+  const bool rescales = !is_scaled && !form.is_learned();
+  const ReadTarget into{target.context, rescales ? nullptr : target.written};
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors, into),
                     std::move(read.tokenizer), std::move(read.note)};
   for (size_t copy = 1; copy < embeddings.size(); ++copy)
     check_copy(weights, embeddings.front(), embeddings[copy]);
   if (imported.host.spec().embedding.has_fixed_positions()) check_positions(imported.host, weights);
-  if (!is_scaled && !form.is_learned()) undo_embedding_scale(imported.host);
+  if (rescales) undo_embedding_scale(imported.host);
   return imported;
 }
 
@@ -507,24 +510,24 @@ void write_mbart(const HostModel& host, const Tokenizer& tokenizer, const fs::pa
   write_marian_form(kMbart, host, tokenizer, directory);
 }
 
-Imported read_m2m100(const fs::path& directory) {
-  return read_marian_form(kM2m100, directory);
+Imported read_m2m100(const fs::path& directory, const ReadTarget& target) {
+  return read_marian_form(kM2m100, directory, target);
 }
 
-Imported read_bart(const fs::path& directory) {
-  return read_marian_form(kBart, directory);
+Imported read_bart(const fs::path& directory, const ReadTarget& target) {
+  return read_marian_form(kBart, directory, target);
 }
 
-Imported read_mbart(const fs::path& directory) {
-  return read_marian_form(kMbart, directory);
+Imported read_mbart(const fs::path& directory, const ReadTarget& target) {
+  return read_marian_form(kMbart, directory, target);
 }
 
-Imported read_marian(const fs::path& directory) {
-  return read_marian_form(kMarianMt, directory);
+Imported read_marian(const fs::path& directory, const ReadTarget& target) {
+  return read_marian_form(kMarianMt, directory, target);
 }
 
-Imported read_pegasus(const fs::path& directory) {
-  return read_marian_form(kPegasus, directory);
+Imported read_pegasus(const fs::path& directory, const ReadTarget& target) {
+  return read_marian_form(kPegasus, directory, target);
 }
 
 }  // namespace trafo::interop

@@ -320,7 +320,7 @@ void write_t5(const HostModel& host, const Tokenizer& tokenizer, const fs::path&
   write_tensors(directory / "model.safetensors", host, tensors);
 }
 
-Imported read_t5(const fs::path& directory) {
+Imported read_t5(const fs::path& directory, const ReadTarget& target) {
   const ConfigReader json(directory / "config.json");
   ModelConfig config = read_t5_config(json);
   const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
@@ -347,7 +347,7 @@ Imported read_t5(const fs::path& directory) {
   };
   std::vector<MappedTensor> tensors = t5_tensors(config);
   set_stored_vocabulary(tensors, config, stored);
-  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors, target),
                     std::move(read.tokenizer), std::move(read.note)};
   for (size_t copy = 1; copy < embeddings.size(); ++copy)
     check_copy(weights, embeddings.front(), embeddings[copy]);

@@ -346,6 +346,17 @@ void Tokenizer::Model::check_id(int32_t id) const {
           " is out of range, the vocabulary has ", vocab_size(), " tokens");
 }
 
+std::string Tokenizer::Model::with_tokens(std::span<const std::string> /*tokens*/,
+                                          bool /*special*/) const {
+  fail(ErrorCode::unsupported, kTokenizerOrigin, "a ", kind(),
+       " vocabulary takes no more tokens: its file lists those that its kind has");
+}
+
+bool Tokenizer::Model::has_text(std::string_view text) const {
+  const int32_t found = id(text);
+  return found >= 0 && token(found) == text;
+}
+
 std::unique_ptr<const SubwordSampler> Tokenizer::Model::sampler() const {
   fail(ErrorCode::unsupported, kTokenizerOrigin, "subword sampling: a ", kind(),
        " vocabulary has one segmentation of a text only");

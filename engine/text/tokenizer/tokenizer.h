@@ -61,6 +61,13 @@ class Tokenizer {
   // special tokens stay as they are.
   Tokenizer with_companion(CompanionFile file) const;
 
+  // This vocabulary with these tokens after its own, each with the next id. A special token is
+  // found only where a tokenizer parses special tokens, and may be a language; others are found in
+  // every text. The settings of this tokenizer, such as its languages, are not kept.
+  // INVALID_ARGUMENT names the token: it is there already, empty, too long, or one that no text can
+  // have. UNSUPPORTED names the kind, if its vocabularies have a fixed set of tokens.
+  Tokenizer with_tokens(std::span<const std::string> tokens, bool special) const;
+
   // The same vocabulary, whose encode() and sampler() are of targets. Most kinds cut sources and
   // targets alike: then it is this tokenizer.
   Tokenizer for_targets() const;
@@ -150,6 +157,10 @@ class Tokenizer::Model {
   virtual bool bos_is_subword() const noexcept { return false; }
   virtual std::unique_ptr<const SubwordSampler> sampler() const;  // UNSUPPORTED
   virtual const SentencePieceModel* as_sentencepiece() const noexcept { return nullptr; }
+  // The file of Tokenizer::with_tokens(), whose checks are done. UNSUPPORTED: the kind has none.
+  virtual std::string with_tokens(std::span<const std::string> tokens, bool special) const;
+  // Whether a token has this text.
+  virtual bool has_text(std::string_view text) const;
   // The model of targets, if they are encoded otherwise than sources.
   virtual std::shared_ptr<const Model> for_targets() const { return nullptr; }
 

@@ -318,6 +318,35 @@ uint32_t SubwordTable::find(std::string_view wanted) const {
   return slots_[slot(wanted)];
 }
 
+std::optional<TextSpan> find_member(std::string_view object, std::string_view key) {
+  size_t depth = 0, begin = std::string_view::npos;  // of the value
+  std::string_view last;                             // text of the string before
+  for (size_t at = 0; at < object.size(); ++at) {
+    const char c = object[at];
+    if (c == '"') {
+      const size_t from = at + 1;
+      for (++at; object[at] != '"'; ++at)
+        if (object[at] == '\\') ++at;
+      if (depth == 1) last = object.substr(from, at - from);
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (depth == 1 && c == ':' && last == key && begin == std::string_view::npos) {
+      begin = at + 1;
+    } else if (depth == 1 && (c == ',' || c == '}') && begin != std::string_view::npos) {
+      return TextSpan{begin, object.find_last_not_of(" \t\r\n", at - 1) + 1};
+    }
+    if (c == '}' || c == ']') --depth;
+  }
+  return std::nullopt;
+}
+
+std::string with_member(std::string_view object, std::string_view key, std::string_view value) {
+  if (const std::optional<TextSpan> old = find_member(object, key))
+    return concat(object.substr(0, old->begin), value, object.substr(old->end));
+  const size_t first = object.find('{') + 1;
+  return concat(object.substr(0, first), "\"", key, "\":", value, ",", object.substr(first));
+}
+
 TokenizerText read_tokenizer_text(std::string_view bytes, std::string_view origin,
                                   std::string_view label) {
   check_tokens(bytes, origin, label);

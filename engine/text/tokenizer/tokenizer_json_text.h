@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/core/strings/json.h"
+#include "engine/text/text_span.h"
 
 namespace trafo {
 
@@ -55,6 +57,12 @@ struct TokenizerText {
   bool has_scores = false;   // a list of [subword, score]; otherwise an object of ids
   std::deque<Merge> merges;  // in the order of the file; does not move its elements
 };
+
+// Where the value of a member is in the text of a JSON object, which has been parsed. None: the
+// object has no such member.
+std::optional<TextSpan> find_member(std::string_view object, std::string_view key);
+// The text of the object with another value of this member, which is the first one if it is new.
+std::string with_member(std::string_view object, std::string_view key, std::string_view value);
 
 // CORRUPT_FILE with `label`: no JSON, vocabularies and merges of another form, merges of subwords
 // that the vocabulary lacks, and more of anything than a tokenizer has.

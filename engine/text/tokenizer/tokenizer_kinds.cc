@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/limits.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/tokenizer/byte/byte_tokenizer.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
@@ -106,6 +108,32 @@ Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view na
     if (kind.recognises(serialized)) return kind.load(serialized, name, std::move(companions));
   fail(ErrorCode::corrupt_file, kTokenizerOrigin, name, ": not a vocabulary (",
        listed(&TokenizerKind::name), ")");
+}
+
+Tokenizer Tokenizer::with_tokens(std::span<const std::string> tokens, bool special) const {
+  require_argument(!tokens.empty(), kTokenizerOrigin, "tokens", " has none");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string& token = tokens[i];
+    check_text(token, "token");
+    require_argument(!token.empty() && token.size() <= limits::kSubwordBytes, kTokenizerOrigin,
+                     "tokens", ": ", quote(token.substr(0, 64)), " has ", token.size(),
+                     " bytes, 1 to ", limits::kSubwordBytes, " are allowed");
+    const std::span<const std::string> before = tokens.first(i);
+    require_argument(std::ranges::find(before, token) == before.end(), kTokenizerOrigin, "tokens",
+                     " has ", quote(token), " twice");
+    require_argument(!model_->has_text(token), kTokenizerOrigin, "tokens", ": ", quote(token),
+                     " is a token of the vocabulary already");
+  }
+  Tokenizer result =
+      from_bytes(model_->with_tokens(tokens, special), file_name(), std::vector(companions()));
+  const Tokenizer reader = result.parsing_special();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::vector<int32_t> ids = reader.encode(tokens[i]);
+    require_argument(std::ranges::find(ids, vocab_size() + static_cast<int32_t>(i)) != ids.end(),
+                     kTokenizerOrigin, "tokens", ": ", quote(tokens[i]),
+                     " is found in no text, not even in its own: the vocabulary changes it");
+  }
+  return result;
 }
 
 std::string_view Tokenizer::file_name() const noexcept {

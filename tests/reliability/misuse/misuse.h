@@ -91,9 +91,10 @@ trafo_model* fresh_encoder(void);              /* with three labels of texts */
 trafo_generator* fresh_generator(int started); /* 1: with a sequence in flight */
 const char* fresh_path(void);                  /* of nothing yet */
 const trafo_string_view* good_lines(void);
-const trafo_ids_view* good_rows(void);     /* each with its end */
-const trafo_ids_view* good_types(void);    /* of the tokens of good_rows() */
-const trafo_ids_view* good_prefixes(void); /* without */
+const trafo_string_view* good_tokens(void); /* that no vocabulary has */
+const trafo_ids_view* good_rows(void);      /* each with its end */
+const trafo_ids_view* good_types(void);     /* of the tokens of good_rows() */
+const trafo_ids_view* good_prefixes(void);  /* without */
 const trafo_string_view* good_paths(void);
 const trafo_string_view* good_patterns(void);
 const trafo_string_view* good_model_paths(void);

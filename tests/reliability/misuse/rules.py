@@ -174,6 +174,7 @@ GOOD = {
         "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")}
        for call, const in [("classify", ""), ("classify_ids", ""), ("get_label", "const "), ("with_head", "const ")]},
     "trafo_model_classify_ids.types": "good_types", "trafo_model_classify.second": "good_lines", "trafo_model_with_head.labels": "good_lines",
+    "trafo_model_add_tokens.tokens": "good_tokens",
     "trafo_generator_new.model": {"field": "trafo_model *model, *model_v;", "good": "@ = @_v = fresh_prepared_model();",
                                   "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")},
     **{f"trafo_generator_{call}.generator": {
@@ -250,6 +251,8 @@ ARRAYS = {
         ("NUL or not UTF-8", "either", "@ = \"a\\0b\\xff\\xfe\"; a->text_length = 5;")]},
     "trafo_model_config_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
     "trafo_trainer_options_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
+    "like": {"good": "@ = \"</s>\";", "bends": [
+        ("NUL or not UTF-8", "refused", "@ = \"a\\0b\"; a->like_length = 3;"), ("zero", "either", "@ = \"\"; a->like_length = 0;")]},
     "targets": {"good": "@ = \"query,down\";", "bends": [
         ("NUL or not UTF-8", "refused", "@ = \"a\\0b\"; a->targets_length = 3;"), ("zero", "either", "@ = \"\"; a->targets_length = 0;")]},
     "pattern": {"good": "@ = \"*norm*\";", "bends": [
@@ -321,7 +324,7 @@ VALUES = {
     "dim1": "1", "keep_dim": "0", "transpose_a": "0", "transpose_b": "0", "causal": "0", "epsilon": "1e-5", "scale": "1",
     "factor": "2", "theta": "10000", "heads": "1", "kv_heads": "0", "head_dim": "2", "activation": "TRAFO_GELU",
     "start": "0", "stop": "1", "rank": "1", **{rank: "0" for rank in HYPOTHESIS_RANKS}, "capacity": "8", "index": "0", "id": "5",
-    "add_generation_prompt": "1", "threads": "2", "share": "1", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1",
+    "add_generation_prompt": "1", "threads": "2", "share": "1", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1", "special": "1",
     "normalize": "1", "pooling": "TRAFO_POOLING_MEAN", "head": "TRAFO_ENCODER_HEAD_SEQUENCE", "device": "TRAFO_DEVICE_CPU", "code": "1",
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
     "trafo_metric_score.metric": "TRAFO_METRIC_BLEU", "seed": "1", "identity": "7", "pairs": "3",
@@ -338,7 +341,7 @@ VALUES = {
     "trafo_translate.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_score_text.count": "3",
     "trafo_translate_ids.count": "3", "trafo_force_decode_ids.count": "3", "trafo_corpus_new_ids.count": "3",
     "trafo_model_embed.count": "3", "trafo_model_embed_ids.count": "3", "trafo_model_classify.count": "3",
-    "trafo_model_classify_ids.count": "3", "trafo_model_with_head.count": "3",
+    "trafo_model_classify_ids.count": "3", "trafo_model_with_head.count": "3", "trafo_model_add_tokens.count": "3",
     "trafo_model_hidden_states_ids.count": "3", "trafo_model_logits_ids.count": "3",
     "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_metric_score.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
     "frozen_count": "1", "trafo_generator_start.count": "3", "trafo_generator_start_ids.count": "3", "kept_sequences": "1", "sequence": "0",
@@ -359,7 +362,7 @@ def value(function, name, ctype):
     if f"{function}.{name}" in VALUES:
         return VALUES[f"{function}.{name}"]
     if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length", "pattern_length",
-                                           "targets_length", "conversation_length"):
+                                           "targets_length", "conversation_length", "like_length"):
         return f"strlen(a->{name.removesuffix('_length')})"
     if name in ("source_length", "target_length"):
         side = name.removesuffix("_length")
@@ -369,7 +372,7 @@ def value(function, name, ctype):
 
 # Options, ops and structs of schema/ are sorted by their types; these are the others, and exceptions.
 ENUMS = {"bits", "copy", "device", "distribution", "format", "head", "metric", "pooling", "precision", "unit", "weights", "which"}
-FLAGS = {"add_generation_prompt", "keep_graphs", "lowercase", "normalize", "recorded", "recording", "requires_grad"}
+FLAGS = {"add_generation_prompt", "keep_graphs", "lowercase", "normalize", "recorded", "recording", "requires_grad", "special"}
 ANY = {"code", "dropout_id", "first_line", "identity", "ignore_label", "step"}
 INDEXES = {"index", "id", "eos", "sequence"}
 COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "stop_count", "stop_token_count",

@@ -116,6 +116,10 @@ const trafo_string_view* good_lines(void) {
       {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
   return lines;
 }
+const trafo_string_view* good_tokens(void) {
+  static const trafo_string_view tokens[3] = {{"<psi>", 5}, {"<chi>", 5}, {"<omega>", 7}};
+  return tokens;
+}
 const trafo_ids_view* good_rows(void) {
   static const int32_t ids[3][3] = {
       {4, 5, TRAFO_TOKEN_EOS}, {6, TRAFO_TOKEN_EOS}, {5, TRAFO_TOKEN_EOS}};

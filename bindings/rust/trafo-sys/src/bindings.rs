@@ -3104,6 +3104,21 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " A new model of the same context with `count` tokens after those of its vocabulary, and the tokenizer that has them, which the caller frees\n with trafo_tokenizer_free. A token is found in every text or, if it is special, only by a tokenizer of trafo_tokenizer_parse_special; a\n special one can be a language (trafo_tokenizer_with_languages). Its rows of the embeddings, the output matrix and the output bias are those\n of the token `like` or, if that is empty, the mean of the rows of the subwords that its text has. All other weights are copied. The new\n tokenizer has no languages chosen and does not parse special tokens. INVALID_ARGUMENT names the token: it is there already, is given\n twice, is empty or too long, or no text has it; or there is no token `like`; or the model has an adapter or int8 weights, or another\n vocabulary. UNSUPPORTED names the kind of a vocabulary that takes no tokens, \"byte\" or \"marian\". since 0.1"]
+    pub fn trafo_model_add_tokens(
+        model: *const trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        tokens: *const trafo_string_view,
+        count: usize,
+        special: i32,
+        like: *const ::core::ffi::c_char,
+        like_length: usize,
+        out_model: *mut *mut trafo_model,
+        out_tokenizer: *mut *mut trafo_tokenizer,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Gives the model a teacher: a model.safetensors, a directory with one, or a run directory, whose best model it is. A teacher of before is\n replaced. While the model is trained, the teacher computes beside it, in its precision, frozen and without dropout; see teacher_weight of\n trafo_trainer_options. A run resumes with the same teacher only. The teacher is not part of the model's file. INVALID_ARGUMENT: a teacher\n of another architecture, number of tokens or vocabulary (the message names both), or the model has a trainer or is prepared for inference.\n UNSUPPORTED: int8 weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. After an error the model is unchanged. since 0.1"]
     pub fn trafo_model_load_teacher(
         model: *mut trafo_model,

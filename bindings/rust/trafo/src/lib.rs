@@ -149,6 +149,7 @@
 //! [`CancelToken::on_progress`] these calls also tell how far they are.
 
 mod adapter;
+mod added_tokens;
 mod batches;
 mod cancel;
 mod chat;

@@ -122,6 +122,28 @@ int32_t JsonModel::id(std::string_view token) const {
   return entry == SubwordTable::kNone ? special_.unk : static_cast<int32_t>(names_.id(entry));
 }
 
+bool JsonModel::has_text(std::string_view text) const {
+  return names_.find(name_of(text)) != SubwordTable::kNone;
+}
+
+std::string JsonModel::with_tokens(std::span<const std::string> tokens, bool special) const {
+  constexpr std::string_view kKey = "added_tokens";
+  const std::string_view file = serialized();
+  const std::optional<TextSpan> span = find_member(file, kKey);
+  std::string_view list = span ? file.substr(span->begin, span->end - span->begin) : "";
+  const size_t close = list.find_last_of(']');  // none: null
+  std::string added(close == std::string_view::npos ? "[" : list.substr(0, close));
+  added.erase(added.find_last_not_of(" \t\r\n") + 1);
+  int32_t id = vocab_size();
+  for (const std::string& token : tokens) {
+    const Json entry = Json::Object{
+        {"id", id++},      {"content", token},       {"single_word", false}, {"lstrip", false},
+        {"rstrip", false}, {"normalized", !special}, {"special", special}};
+    added.append(added.back() == '[' ? "" : ",").append(entry.dump());
+  }
+  return with_member(file, kKey, added + "]");
+}
+
 std::vector<NamedToken> JsonModel::special_names() const {
   std::vector<NamedToken> names;
   for (const AddedToken& token : added_.all())

@@ -23,6 +23,9 @@ class JsonModel : public Tokenizer::Model {
   int32_t vocab_size() const noexcept override { return static_cast<int32_t>(tokens_.size()); }
   const std::string& token(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
   int32_t id(std::string_view token) const override;
+  // The same file with more added tokens.
+  std::string with_tokens(std::span<const std::string> tokens, bool special) const override;
+  bool has_text(std::string_view text) const override;
   // Added tokens; those that are not special are found in any text.
   std::vector<NamedToken> special_names() const override;
 

@@ -7,12 +7,15 @@
 #include <exception>
 #include <new>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
+#include "engine/core/strings/quote.h"
 #include "engine/text/tokenizer/character_length.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/sentencepiece/library_reserve.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 #include "engine/text/tokenizer/sentencepiece/subword_sampler.h"
 
 namespace trafo {
@@ -94,6 +97,26 @@ SentencePieceModel::SentencePieceModel(std::string_view serialized, std::string_
 }
 
 SentencePieceModel::~SentencePieceModel() = default;
+
+std::string SentencePieceModel::with_tokens(std::span<const std::string> tokens,
+                                            bool special) const {
+  std::string file = serialized();
+  for (const std::string& token : tokens) {
+    require_argument(token.find_first_of(" \t\n\v\f\r") == std::string::npos &&
+                         token.find("\u2581") == std::string::npos,
+                     kTokenizerOrigin, "tokens", ": ", quote(token),
+                     " has white space or U+2581, which SentencePiece puts in its place");
+    WireWriter subword, field;
+    subword.bytes(spm_field::kSubwordText, token);
+    subword.real(spm_field::kSubwordScore, 0);
+    subword.integer(
+        spm_field::kSubwordType,
+        static_cast<int64_t>(special ? SubwordType::control : SubwordType::user_defined));
+    field.bytes(spm_field::kSubword, subword.message());
+    file += field.message();  // subwords may be anywhere in the file
+  }
+  return file;
+}
 
 bool is_sentencepiece_file(std::string_view file_bytes) {
   return !file_bytes.starts_with('{');  // no field of a model begins so

@@ -43,6 +43,8 @@ class SentencePieceModel final : public Tokenizer::Model {
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;
   const SentencePieceModel* as_sentencepiece() const noexcept override { return this; }
+  // The same file with control or user-defined subwords at its end.
+  std::string with_tokens(std::span<const std::string> tokens, bool special) const override;
   // Control tokens. The library itself reads the user-defined ones.
   std::vector<NamedToken> special_names() const override;
   // Writes no space in front of a text, as only the beginning of a whole text has one.
