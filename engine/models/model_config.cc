@@ -87,11 +87,13 @@ void check_form(const ModelConfig& c) {
                    kModelConfigOrigin, "learned_positions",
                    " is for an encoder-decoder without fairseq_positions");
   check_encoder(c);
-  const char* further = c.norm_outputs           ? "norm_outputs"
-                        : c.sandwich_norm        ? "sandwich_norm"
-                        : c.sliding_window > 0   ? "sliding_window"
-                        : c.no_rope_interval > 0 ? "no_rope_interval"
-                        : c.residual_scale != 1  ? "residual_scale"
+  const char* further = c.norm_outputs             ? "norm_outputs"
+                        : c.sandwich_norm          ? "sandwich_norm"
+                        : c.sliding_window > 0     ? "sliding_window"
+                        : c.no_rope_interval > 0   ? "no_rope_interval"
+                        : c.attention_soft_cap > 0 ? "attention_soft_cap"
+                        : c.logits_soft_cap > 0    ? "logits_soft_cap"
+                        : c.residual_scale != 1    ? "residual_scale"
                         : c.embedding_scale > 0 && !c.learned_positions && !relative
                             ? "embedding_scale"
                         : c.attention_scale > 0 && !relative ? "attention_scale"
