@@ -17,6 +17,10 @@ std::string factor_text(double value) {
   return value == 1 ? "1" : decimal_of(value);
 }
 
+std::string cap_text(double cap) {
+  return cap == 0 ? "none" : decimal_of(cap);
+}
+
 std::string biases_of(bool qkv, bool output, bool ffn) {
   if (qkv && output && ffn) return "all";
   std::string value;
@@ -92,8 +96,8 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                dropout, depth_scaled_init, residual_scale] = spec;
   const auto& [kind, placement, epsilon] = norm;
   const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary,
-               qk_norm, no_rope_interval, attention_scale, window, full_interval, window_rotary,
-               relative] = attention;
+               qk_norm, no_rope_interval, attention_scale, score_cap, window, full_interval,
+               window_rotary, relative] = attention;
   const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
   const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude] =
       rotary.value_or(RotaryAngles{});
@@ -139,6 +143,7 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
   to.push_back({"rope_local_theta", window_rotary ? decimal_of(window_rotary->theta) : "none",
                 "other rotary positions in layers with a window (rope_local_theta)"});
   to.push_back({"attention_scale", attention_scale == 0 ? "usual" : factor_text(attention_scale)});
+  to.push_back({"attention_soft_cap", cap_text(score_cap)});
   to.push_back({"residual_scale", factor_text(residual_scale)});
   to.push_back({"activation", enum_name(activation)});
   to.push_back({"norm_epsilon", decimal_of(epsilon)});
@@ -180,7 +185,7 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
   const auto& [architecture, vocabulary, max_positions, encoder, decoder, embedding, output, head] =
       spec;
   const auto& [scale, positions, shared, dropout, embedding_norm, token_types] = embedding;
-  const auto& [tied, output_bias, divisor, rows] = output;
+  const auto& [tied, output_bias, divisor, rows, soft_cap] = output;
   const auto& [head_kind, pooler, of_class, head_dropout] = head;
   std::vector<Setting> settings{{"architecture", enum_name(architecture),
                                  concat("a model with --arch ", enum_name(architecture))}};
@@ -200,6 +205,7 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
                              "norms of embeddings with learned positions (learned_positions)")});
   settings.push_back({"output_bias", output_bias ? "yes" : "no"});
   settings.push_back({"logits_divisor", divisor == root ? "sqrt(width)" : factor_text(divisor)});
+  settings.push_back({"logits_soft_cap", cap_text(soft_cap)});
   settings.push_back({"token_types", token_types > 0 ? "yes" : "no"});
   settings.push_back({"head", enum_name(head_kind)});
   settings.push_back({"pooler", pooler ? "yes" : "no"});
@@ -226,6 +232,8 @@ Form llama_form(const LlamaForm& parts) {
           {"rope_local_theta", parts.local_theta},
           {"attention_scale", factor(parts.attention_scale)},
           {"residual_scale", factor("1")},
+          {"attention_soft_cap", parts.soft_caps},
+          {"logits_soft_cap", parts.soft_caps},
           {"embedding_scale", parts.gemma ? "sqrt(width)" : factor("1")},
           {"logits_divisor", factor("1")},
           {"activation", parts.gemma ? "gelu" : "silu"},

@@ -49,6 +49,7 @@ struct LlamaForm {
   bool gemma = false;           // GEGLU, and embeddings times the root of the width
   // Of Gemma: other rotary positions in the layers with a window, a factor of the scores.
   const char *local_theta = "none", *attention_scale = "usual";
+  const char* soft_caps = "none";  // of scores and of logits
 };
 Form llama_form(const LlamaForm& parts = {});
 

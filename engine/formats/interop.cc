@@ -172,18 +172,28 @@ struct DirectoryReader {
   const char* model_type;
   interop::Imported (*read)(const fs::path& directory, const interop::ReadTarget& target);
 };
-constexpr DirectoryReader kDirectoryReaders[] = {
-    {"marian", interop::read_marian},   {"pegasus", interop::read_pegasus},
-    {"m2m_100", interop::read_m2m100},  {"mbart", interop::read_mbart},
-    {"bart", interop::read_bart},       {"t5", interop::read_t5},
-    {"mt5", interop::read_t5},          {"gpt2", interop::read_gpt2},
-    {"llama", interop::read_llama},     {"mistral", interop::read_llama},
-    {"qwen2", interop::read_llama},     {"qwen3", interop::read_llama},
-    {"phi3", interop::read_llama},      {"hunyuan_v1_dense", interop::read_llama},
-    {"smollm3", interop::read_llama},   {"granite", interop::read_llama},
-    {"olmo2", interop::read_llama},     {"gemma3_text", interop::read_llama},
-    {"bert", interop::read_bert},       {"roberta", interop::read_bert},
-    {"xlm-roberta", interop::read_bert}};
+constexpr DirectoryReader kDirectoryReaders[] = {{"marian", interop::read_marian},
+                                                 {"pegasus", interop::read_pegasus},
+                                                 {"m2m_100", interop::read_m2m100},
+                                                 {"mbart", interop::read_mbart},
+                                                 {"bart", interop::read_bart},
+                                                 {"t5", interop::read_t5},
+                                                 {"mt5", interop::read_t5},
+                                                 {"gpt2", interop::read_gpt2},
+                                                 {"llama", interop::read_llama},
+                                                 {"mistral", interop::read_llama},
+                                                 {"qwen2", interop::read_llama},
+                                                 {"qwen3", interop::read_llama},
+                                                 {"phi3", interop::read_llama},
+                                                 {"hunyuan_v1_dense", interop::read_llama},
+                                                 {"smollm3", interop::read_llama},
+                                                 {"granite", interop::read_llama},
+                                                 {"olmo2", interop::read_llama},
+                                                 {"gemma2", interop::read_llama},
+                                                 {"gemma3_text", interop::read_llama},
+                                                 {"bert", interop::read_bert},
+                                                 {"roberta", interop::read_bert},
+                                                 {"xlm-roberta", interop::read_bert}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())
@@ -208,7 +218,6 @@ constexpr RefusedKind kRefusedKinds[] = {
     {" lfm2 lfm2_moe lfm2_vl ", "short convolutions"},
     {" mamba mamba2 falcon_mamba falcon_h1 jamba bamba zamba2 nemotron_h granitemoehybrid ",
      "state spaces"},
-    {" gemma2 ", "soft caps of logits"},
     {" gemma ", "scaled norms of inputs alone"},
     {" gemma3 gemma3n gemma3n_text gemma4 gemma4_text ",
      "images, embeddings of layers and shared keys (Gemma 3 is imported from its text model, "

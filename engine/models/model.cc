@@ -6,6 +6,7 @@
 #include "engine/core/strings/utf8.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/gather_rows/gather_rows.h"
+#include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
@@ -13,10 +14,6 @@ namespace {
 
 Tensor upload(Context& context, std::span<const int32_t> values) {
   return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
-}
-
-Tensor project(Context& context, const Tensor& hidden, const OutputProjection& output) {
-  return nn::linear(context, hidden, output.weight, output.bias);
 }
 
 std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& config,
@@ -33,6 +30,11 @@ std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& co
 }
 
 }  // namespace
+
+Tensor project_logits(Context& context, const Tensor& hidden, const OutputProjection& output) {
+  const Tensor logits = nn::linear(context, hidden, output.weight, output.bias);
+  return output.soft_cap > 0 ? ops::soft_cap(context, logits, output.soft_cap) : logits;
+}
 
 Model::Model(const ModelConfig& config) : config_(config), spec_(spec_of(config)) {
   parameters_.set_factor_ranks(config.factor_ranks);
@@ -108,7 +110,7 @@ Tensor Model::states(Context& context, const Batch& batch) const {
 Tensor Model::logits(Context& context, const Batch& batch) const {
   require(has_output(), ErrorCode::unsupported, "logits",
           "the model is an encoder without head: it has hidden states and no logits");
-  return output_.forward(context, hidden(context, batch, {}));
+  return project_logits(context, hidden(context, batch, {}), output_projection());
 }
 
 CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch,
@@ -183,7 +185,7 @@ Tensor Model::prefill(Context& context, DecodeState& state,
   state.cache.end_append();
   if (hidden.dim(0) > std::ssize(last))
     hidden = ops::gather_rows(context, hidden, upload(context, last));
-  return project(context, hidden, state.output);
+  return project_logits(context, hidden, state.output);
 }
 
 Tensor Model::decode_step(Context& context, DecodeState& state, const Tensor& ids) const {
@@ -200,7 +202,7 @@ Tensor Model::decode_step(Context& context, DecodeState& state, const Tensor& id
 
 Tensor Model::step_logits(Context& context, const DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad(context);
-  return project(context, appended(context, state, ids), state.output);
+  return project_logits(context, appended(context, state, ids), state.output);
 }
 
 void reorder(Context& context, DecodeState& state, std::span<const int32_t> parents) {

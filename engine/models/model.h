@@ -23,11 +23,14 @@
 
 namespace trafo {
 
-// logits = hidden weight^T + bias.
+// logits = hidden weight^T + bias, with the soft cap (ops::soft_cap) that the model has.
 struct OutputProjection {
-  Weight weight;  // [vocabulary, width]
-  Tensor bias;    // [vocabulary]; undefined: none
+  Weight weight;        // [vocabulary, width]
+  Tensor bias;          // [vocabulary]; undefined: none
+  double soft_cap = 0;  // 0: none
 };
+// hidden [T, width] -> [T, vocabulary]
+Tensor project_logits(Context& context, const Tensor& hidden, const OutputProjection& output);
 
 // State of incremental decoding: rows (hypotheses), each with a separate past.
 struct DecodeState {
@@ -69,7 +72,9 @@ class Model {
   Tensor states(Context& context, const Batch& batch) const;
   // What an encoder without head does not have.
   bool has_output() const { return spec_.output.rows > 0; }
-  OutputProjection output_projection() const { return {output_.weight(), output_.bias()}; }
+  OutputProjection output_projection() const {
+    return {output_.weight(), output_.bias(), spec_.output.soft_cap};
+  }
   // The logits of every target token, [Tt, vocabulary], without dropout. Of an encoder with labels
   // [Tt, labels]; with a head for texts, the row of the first token of each text is its own.
   // UNSUPPORTED: it has no head.

@@ -58,6 +58,7 @@ StackSpec common_stack(const ModelConfig& c) {
                      .qk_norm = c.qk_norm,
                      .no_rope_interval = c.no_rope_interval,
                      .scale = c.attention_scale,
+                     .soft_cap = c.attention_soft_cap,
                      .window = c.sliding_window,
                      .full_interval = c.full_attention_interval};
   if (c.relative_buckets > 0)
@@ -117,7 +118,8 @@ ModelSpec spec_of(const ModelConfig& c) {
                  c.logits_divisor,
                  has_labels                                               ? c.labels
                  : is_encoder && c.encoder_head != EncoderHead::masked_lm ? 0
-                                                                          : c.vocabulary};
+                                                                          : c.vocabulary,
+                 c.logits_soft_cap};
   spec.head = {c.encoder_head, c.pooler || c.encoder_head == EncoderHead::sequence, c.encoder_class,
                c.classifier_dropout};
   return spec;

@@ -38,8 +38,9 @@ struct EmbeddingSpec {
 struct OutputSpec {
   bool tied = true;  // the matrix is the target embedding
   bool bias = true;
-  double divisor = 1;  // of the last hidden states, and so of the logits
-  int64_t rows = 0;    // of the matrix: the vocabulary or labels; 0: there is no output
+  double divisor = 1;   // of the last hidden states, and so of the logits
+  int64_t rows = 0;     // of the matrix: the vocabulary or labels; 0: there is no output
+  double soft_cap = 0;  // of the logits, see ops::soft_cap; 0: none
 };
 
 struct ModelSpec {

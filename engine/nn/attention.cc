@@ -47,6 +47,7 @@ ops::AttentionOptions attention_options(const AttentionSpec& spec, bool causal,
   options.kv_heads = spec.key_heads;
   options.head_dim = spec.head_dim;
   options.scale = spec.scale;
+  options.soft_cap = spec.soft_cap;
   options.causal = causal;
   options.dropout = dropout;
   return options;

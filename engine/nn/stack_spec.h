@@ -49,6 +49,7 @@ struct AttentionSpec {
   QkNorm qk_norm = QkNorm::none;            // of self-attention
   int64_t no_rope_interval = 0;  // every such layer of the stack is not rotated; 0: all are
   double scale = 0;              // of scores; 0: 1 / sqrt(head_dim)
+  double soft_cap = 0;           // of scaled scores, see ops::AttentionOptions; 0: none
   // Keys that a query of self-attention sees at most, its own token included; 0: all before it.
   int64_t window = 0;
   int64_t full_interval = 0;  // every such layer of the stack has no window; 0: all have it

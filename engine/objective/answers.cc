@@ -27,8 +27,7 @@ void check_reference(const Model& model, const FrozenModel* reference, std::stri
 Tensor label_nll(Context& context, const Model& model, const Batch& batch,
                  const DropoutPass& dropout, const Tensor& weights) {
   const Tensor hidden = model.hidden(context, batch, dropout);
-  const OutputProjection output = model.output_projection();
-  const Tensor logits = nn::linear(context, hidden, output.weight, output.bias);
+  const Tensor logits = project_logits(context, hidden, model.output_projection());
   ops::CrossEntropyOptions options;
   options.weights = weights;
   options.reduction = Reduction::none;

@@ -172,7 +172,7 @@ TEST(DecodeLlama, IncrementalLogitsEqualTheFullForward) {
   for (const ModelConfig& shape :
        {t5_of(two), gated_t5_of(two), llama_of(lm), llama_of(lm, 1), qwen3_of(lm), qwen3_of(lm, 1),
         qwen3_of(lm, 1, true, QkNorm::head_after_rotary), mistral_of(lm, 1), mistral_of(lm, 5, 1),
-        gemma3_of(lm, 4, 1)}) {
+        gemma3_of(lm, 4, 1), gemma2_of(lm, 4, 1)}) {
     for (const DType dtype : {DType::f64, DType::f32}) {
       const auto context = cpu_context();
       const auto model = random_model(*context, shape, 3, dtype);

@@ -30,7 +30,8 @@ std::vector<NamedConfig> prefill_forms() {
           {"NormedQueries", qwen3_of(lm, 1)},
           {"NormedAfterRotary", qwen3_of(lm, 1, true, QkNorm::head_after_rotary)},
           {"Window", mistral_of(lm, 4, 1)},
-          {"WindowsInTurn", gemma3_of(lm, 3)}};
+          {"WindowsInTurn", gemma3_of(lm, 3)},
+          {"SoftCaps", gemma2_of(lm, 3, 1)}};
 }
 
 class Prefill : public ::testing::TestWithParam<NamedConfig> {

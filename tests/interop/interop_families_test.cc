@@ -51,8 +51,8 @@ TEST_F(ImportTest, Qwen3) {
   refused("model_type", "qwen4",
           "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, t5, mt5, gpt2, llama, "
           "mistral, qwen2, qwen3, phi3, "
-          "hunyuan_v1_dense, smollm3, granite, olmo2, gemma3_text, bert, roberta and xlm-roberta "
-          "can be");
+          "hunyuan_v1_dense, smollm3, granite, olmo2, gemma2, gemma3_text, bert, roberta and "
+          "xlm-roberta can be");
 }
 
 TEST_F(ImportTest, WindowsOfMistralAndQwen) {
@@ -119,8 +119,17 @@ TEST_F(ImportTest, Gemma3) {
     with([&](FileJson& json) { json[key] = value; });
     refused_import(directory, code, text);
   };
-  refused("final_logit_softcapping", 30, "final_logit_softcapping is given");
-  refused("attn_logit_softcapping", 50, "attn_logit_softcapping is given");
+  with([](FileJson& json) {
+    EXPECT_TRUE(json["final_logit_softcapping"].is_null());
+    json["final_logit_softcapping"] = 30;
+    json["attn_logit_softcapping"] = 50;
+  });
+  ModelConfig capped = config;
+  capped.logits_soft_cap = 30;
+  capped.attention_soft_cap = 50;
+  EXPECT_EQ(imported(directory).model->config(), capped);
+  refused("final_logit_softcapping", 0, "final_logit_softcapping must be above 0",
+          ErrorCode::corrupt_file);
   refused("use_bidirectional_attention", true, "use_bidirectional_attention");
   refused("sliding_window", nullptr, "sliding_window is null");
   refused("layer_types", {"full_attention", "sliding_attention"}, "layer_types must have layers");
@@ -158,6 +167,58 @@ TEST_F(ImportTest, Gemma3) {
   config.embedding_scale = 3;
   expect_error(ErrorCode::unsupported, "embedding_scale 3",
                [&] { exported(*model_of(config), ExportFormat::hf_llama, "embeddings"); });
+}
+
+TEST_F(ImportTest, Gemma2) {
+  ModelConfig config = gemma2_of(llama_config(1, true), 6, 1);
+  config.attention_scale = std::pow(10.0, -0.5);
+  const fs::path directory = llama("gemma2", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  const std::string written = read_text_file(directory / "config.json", 1 << 20);
+  const auto with = [&](const std::function<void(FileJson&)>& change) {
+    write_file_atomically(directory / "config.json", written);
+    edit_config(directory, change);
+  };
+  with([](FileJson& json) {
+    EXPECT_EQ(json["architectures"][0], "Gemma2ForCausalLM");
+    EXPECT_EQ(json["model_type"], "gemma2");
+    EXPECT_EQ(json["query_pre_attn_scalar"], 10);
+    EXPECT_EQ(json["attn_logit_softcapping"], 0.5);
+    EXPECT_EQ(json["final_logit_softcapping"], 1.5);
+    EXPECT_FALSE(json.contains("rope_local_base_freq"));
+    // The class has every second layer without a window, and reads no pattern.
+    json.erase("layer_types");
+    json["sliding_window_pattern"] = 3;
+  });
+  EXPECT_EQ(imported(directory).model->config(), config);
+  with([](FileJson& json) {
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) json.erase(key);
+  });
+  ModelConfig other = config;
+  other.attention_soft_cap = 50;
+  other.logits_soft_cap = 30;
+  EXPECT_EQ(imported(directory).model->config(), other);
+  with([](FileJson& json) {
+    json["attn_logit_softcapping"] = nullptr;
+    json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2}};
+  });
+  other = config;
+  other.attention_soft_cap = 0;
+  other.rope_factor = 2;
+  EXPECT_EQ(imported(directory).model->config(), other);
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
+    for (const double cap : {0.0, -50.0}) {
+      with([&](FileJson& json) { json[key] = cap; });
+      refused_import(directory, ErrorCode::corrupt_file, concat(key, " must be above 0, or null"));
+    }
+  for (const ExportFormat format : {ExportFormat::ctranslate2, ExportFormat::onnx})
+    expect_error(ErrorCode::unsupported, "cannot express",
+                 [&] { exported(*model_, format, "none"); });
+  ModelConfig capped = llama_config(1, true);  // no class has the cap alone
+  capped.logits_soft_cap = 5;
+  expect_error(ErrorCode::unsupported, "logits_soft_cap 5",
+               [&] { exported(*model_of(capped), ExportFormat::hf_llama, "capped"); });
 }
 
 TEST_F(ImportTest, Hunyuan) {
@@ -288,7 +349,7 @@ TEST_F(ImportTest, KeysOfEveryClass) {
                                    {"gpt_oss", "mixtures of experts are not supported"},
                                    {"qwen3_5", "gated delta nets are not supported"},
                                    {"lfm2", "short convolutions are not supported"},
-                                   {"gemma2", "soft caps of logits are not supported"}})
+                                   {"gemma", "scaled norms of inputs alone are not supported"}})
     refused("model_type", type, kind);
 }
 

@@ -426,6 +426,8 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"sliding_window", [](ModelSpec& s) { s.decoder.attention.window = 4; }},
     {"rope_local_theta", [](ModelSpec& s) { s.decoder.attention.window_rotary.emplace(); }},
     {"attention_scale", [](ModelSpec& s) { s.decoder.attention.scale = 0.5; }},
+    {"attention_soft_cap", [](ModelSpec& s) { s.decoder.attention.soft_cap = 50; }},
+    {"logits_soft_cap", [](ModelSpec& s) { s.output.soft_cap = 30; }},
     {"residual_scale", [](ModelSpec& s) { s.decoder.residual_scale = 0.5; }},
     {"logits_divisor", [](ModelSpec& s) { s.output.divisor = 2; }},
     {"embeddings", [](ModelSpec& s) { s.output.tied = false; }},

@@ -149,10 +149,13 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
   gemma3.full_attention_interval = 6;
   gemma3.rope_local_theta = 1e4;
   gemma3.attention_scale = 0;
+  ModelConfig gemma2 = gemma2_of(gguf_config(1, true), 5, 1);
+  gemma2.attention_scale = 0;
   for (const auto& [name, config] : {std::pair{"smollm3", smollm3},
                                      {"granite", granite},
                                      {"olmo2", olmo2},
                                      {"hunyuan-dense", hunyuan},
+                                     {"gemma2", gemma2},
                                      {"gemma3", gemma3}}) {
     const auto model = model_of(config);
     EXPECT_EQ(gguf(*model, ExportWeights::float32, name), 0) << name;
@@ -173,6 +176,8 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
     EXPECT_EQ(read.full_attention_interval, config.full_attention_interval);
     EXPECT_EQ(read.rope_local_theta, config.rope_local_theta);
     EXPECT_EQ(read.rope_factor, config.rope_factor);
+    EXPECT_EQ(read.attention_soft_cap, config.attention_soft_cap);
+    EXPECT_EQ(read.logits_soft_cap, config.logits_soft_cap);
     EXPECT_EQ(read.sandwich_norm, config.sandwich_norm);
     EXPECT_EQ(read.ffn, config.ffn);
     fs::remove_all(path(name));
@@ -191,6 +196,26 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
   other = gemma3;
   other.decoder_layers = 62;
   gguf_refused(other, ExportWeights::float32, "Gemma 3 with 62 layers");
+  other = gemma2;
+  other.logits_soft_cap = 0;
+  gguf_refused(other, ExportWeights::float32, "a Gemma 2 without attention_soft_cap and logits");
+  other = gemma2;
+  other.tied_embeddings = false;
+  gguf_refused(other, ExportWeights::float32, "an output matrix that is not the embeddings");
+  other = gemma2;
+  other.attention_scale = 0.3;
+  gguf_refused(other, ExportWeights::float32, "attention_scale 0.3 in a Gemma 2 with 2 layers");
+  other = gemma2;
+  other.decoder_layers = 46;
+  gguf_refused(other, ExportWeights::float32, "in a Gemma 2 with 46 layers");
+  other.attention_scale = 1 / std::sqrt(static_cast<double>(other.width / other.heads));
+  const auto wide = model_of(other);
+  EXPECT_EQ(gguf(*wide, ExportWeights::float32, "wide"), 0);
+  EXPECT_EQ(interop::read_back_gguf(interop::copy_to_host(*context_, *wide), bpe_tokenizer(),
+                                    ExportWeights::float32, path("wide"))
+                .config()
+                .attention_scale,
+            other.attention_scale);
 }
 
 TEST_F(GgufTest, TypesOfTensors) {

@@ -53,6 +53,20 @@ inline ModelConfig gemma3_of(const ModelConfig& config, int64_t window, int64_t 
   return form;
 }
 
+// Gemma 2: soft caps, and the same angles in all layers. The caps are low enough to tell in a tiny
+// model.
+inline ModelConfig gemma2_of(const ModelConfig& config, int64_t window, int64_t kv_heads = 0,
+                             bool tied = true) {
+  ModelConfig form = gemma3_of(config, window, kv_heads, tied);
+  form.qk_norm = QkNorm::none;
+  form.rope_theta = 1e4;
+  form.rope_factor = 1;
+  form.rope_local_theta = 0;
+  form.attention_soft_cap = 0.5;
+  form.logits_soft_cap = 1.5;
+  return form;
+}
+
 // `config`: a tiny encoder-decoder.
 inline ModelConfig t5_of(ModelConfig config) {
   config.norm = Norm::rms;

@@ -72,6 +72,12 @@ ModelConfig tiny_gemma3(double dropout = 0.2) {
   return config;
 }
 
+ModelConfig tiny_gemma2(double dropout = 0.2) {
+  ModelConfig config = gemma2_of(tiny_config(Architecture::decoder_lm, dropout), 3, 1);
+  config.decoder_layers = 2;
+  return config;
+}
+
 // Stretched by YaRN, with constants that are not the usual ones.
 ModelConfig stretched(ModelConfig config) {
   config.rope_theta = 100;
@@ -231,6 +237,11 @@ TEST(Llama, FurtherPartsAreForTheirForms) {
       "attention_scale", [](ModelConfig& c) { c.attention_scale = 2; }, two);
   refused(
       "logits_divisor", [](ModelConfig& c) { c.logits_divisor = 2; }, two);
+  refused(
+      "attention_soft_cap is for", [](ModelConfig& c) { c.attention_soft_cap = 2; }, two);
+  refused(
+      "logits_soft_cap is for", [](ModelConfig& c) { c.logits_soft_cap = 2; }, two);
+  refused("logits_soft_cap", [](ModelConfig& c) { c.logits_soft_cap = -1; });
 }
 
 TEST(Llama, HeadsOfAnotherWidthAndBiases) {
@@ -255,14 +266,36 @@ double loss_of(Context& context, const Model& model, const Batch& batch) {
   return context.item(LabelSmoothedCrossEntropy(0.1).loss(context, model, batch, {}).loss);
 }
 
+// The logits of scoring and decoding have the cap of the loss, whatever the weights.
+TEST(Llama, LogitsHaveTheCapOfTheLoss) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const ModelConfig config = tiny_gemma2(0);
+  const auto model = make_model(*context, config, 5);
+  const Tensor& embedding = model->parameters().value(model->parameters().find("embedding.weight"));
+  for (int64_t i = 0; i < embedding.numel(); ++i) embedding.data<float>()[i] *= 20;
+  const Batch batch = upload(*context, batches(1)[0], spec_of(config), DType::f32);
+  const NoGrad no_grad(*context);
+  const Tensor logits = model->logits(*context, batch);
+  double largest = 0;
+  for (const float logit : context->values<float>(logits))
+    largest = std::max(largest, std::abs(double{logit}));
+  EXPECT_GT(largest, 0.8 * config.logits_soft_cap);
+  EXPECT_LE(largest, config.logits_soft_cap * (1 + 1e-6));
+  const ops::CrossEntropyOptions sum{
+      .label_smoothing = 0.1, .weights = batch.target_weights, .reduction = Reduction::sum};
+  const double expected =
+      context->item(ops::cross_entropy(*context, logits, batch.target_out, sum).loss);
+  EXPECT_NEAR(loss_of(*context, *model, batch), expected, 1e-5 * expected);
+}
+
 // Every parameter gets the gradient that differences of the loss say, fused and by the reference
 // path.
 TEST(Llama, GradientsInFloat64) {
   for (const ModelConfig& config :
        {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0)),
         tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)), stretched(tiny_qwen3(1, true, 0)),
-        tiny_hunyuan(1, false, 0), tiny_olmo2(0), tiny_scaled(0), tiny_mistral(0),
-        tiny_gemma3(0)}) {
+        tiny_hunyuan(1, false, 0), tiny_olmo2(0), tiny_scaled(0), tiny_mistral(0), tiny_gemma3(0),
+        tiny_gemma2(0)}) {
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -307,7 +340,7 @@ PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute reco
 }
 
 TEST(Llama, RecomputingChangesNoBit) {
-  std::vector<ModelConfig> forms(8, tiny_llama(1));
+  std::vector<ModelConfig> forms(9, tiny_llama(1));
   forms[1].pre_norm = false;
   forms[2] = stretched(tiny_qwen3());
   forms[3] = tiny_hunyuan();
@@ -315,6 +348,7 @@ TEST(Llama, RecomputingChangesNoBit) {
   forms[5] = tiny_scaled();
   forms[6] = tiny_mistral();
   forms[7] = tiny_gemma3();
+  forms[8] = tiny_gemma2();
   for (ModelConfig& config : forms) {
     config.decoder_layers = 3;
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
@@ -330,7 +364,7 @@ TEST(Llama, RecomputingChangesNoBit) {
 TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   ModelConfig config = tiny_config(Architecture::decoder_lm);
-  std::vector<ModelConfig> forms(12, config);
+  std::vector<ModelConfig> forms(14, config);
   forms[0].positions = Positions::rotary;
   forms[1].ffn = FeedForward::swiglu;
   forms[1].activation = Activation::silu;
@@ -347,6 +381,8 @@ TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   forms[9] = tiny_mistral();
   forms[10] = tiny_gemma3();
   forms[11].sliding_window = 2;  // with learned positions
+  forms[12].attention_soft_cap = 0.5;
+  forms[13].logits_soft_cap = 2;
   for (const ModelConfig& form : forms) {
     EXPECT_EQ(model_config_from_json(to_json(form)), form);
     const auto model = make_model(*context, form, 5);
@@ -438,7 +474,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
 TEST_P(LlamaOnDevice, EqualsTheCpu) {
   for (const ModelConfig& config :
        {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3()), tiny_hunyuan(), tiny_olmo2(),
-        tiny_scaled(), tiny_mistral(), tiny_gemma3()}) {
+        tiny_scaled(), tiny_mistral(), tiny_gemma3(), tiny_gemma2()}) {
     const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
     const auto there = make_model(*context_, config, 5);
     const auto here = make_model(*cpu, config, 5);

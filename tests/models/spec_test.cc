@@ -154,6 +154,10 @@ TEST(ModelSpecTest, LlamaAndGpt2AreValues) {
   EXPECT_EQ(gemma3.attention.angles_of(0).factor, 1);
   EXPECT_EQ(gemma3.attention.angles_of(5).theta, 1e6);
   EXPECT_EQ(gemma3.attention.angles_of(5).factor, 8);
+  const ModelSpec gemma2 = spec_of(gemma2_of(ModelConfig{}, 512));
+  EXPECT_EQ(gemma2.decoder.attention.soft_cap, 0.5);
+  EXPECT_EQ(gemma2.output.soft_cap, 1.5);
+  EXPECT_EQ(gemma2.decoder.attention.angles_of(0).theta, 1e4);
   const AttentionSpec mistral = spec_of(mistral_of(ModelConfig{}, 7)).decoder.attention;
   EXPECT_TRUE(mistral.window_of(0) == 7 && mistral.window_of(5) == 7);
   EXPECT_EQ(mistral.angles_of(0).theta, 1e4);

@@ -296,6 +296,46 @@ TEST_F(AttentionTest, AWindowOfOneQueryIsTheEndOfItsKeys) {
     }
 }
 
+// Without a cap the scores, up to 12, would make other outputs. Keys before the window stay hidden.
+TEST_F(AttentionTest, DecodeCapsScores) {
+  const std::vector<int32_t> bounds{0, 5, 6, 80};
+  ops::AttentionOptions options;
+  options.heads = 2;
+  options.head_dim = 4;
+  options.causal = true;
+  options.scale = 3;
+  const Tensor q = maker_.uniform({80, 8}), kv = maker_.uniform({80, 20});
+  const auto last_rows = [&](bool fused) {
+    context_->set_fused_kernels(fused);
+    const auto all = context_->values<float>(
+        ops::attention(*context_, {q}, {kv, 2}, {kv, 12}, ints(bounds), ints(bounds), options));
+    std::vector<float> last, decoded;
+    for (size_t s = 0; s < 3; ++s) {
+      const int32_t row = bounds[s + 1] - 1;
+      last.insert(last.end(), all.begin() + row * 8, all.begin() + row * 8 + 8);
+      for (const float value : context_->values<float>(ops::attention_decode(
+               *context_, {ops::slice(*context_, q, 0, row, row + 1)}, {kv, 2}, {kv, 12},
+               ints({bounds[s]}), ints({row + 1}), options)))
+        decoded.push_back(value);
+    }
+    for (size_t i = 0; i < last.size(); ++i) EXPECT_NEAR(decoded[i], last[i], 1e-5) << i;
+    return last;
+  };
+  for (const int64_t window : {0, 7}) {
+    options.window = window;
+    options.soft_cap = 0;
+    const auto plain = last_rows(true);
+    options.soft_cap = 1;
+    const auto fused = last_rows(true), reference = last_rows(false);
+    float change = 0;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_NEAR(fused[i], reference[i], 1e-5) << i;
+      change = std::max(change, std::abs(fused[i] - plain[i]));
+    }
+    EXPECT_GT(change, 0.05F);
+  }
+}
+
 // A decode step adds the biases that the last query of a sequence has.
 TEST_F(AttentionTest, DecodeAddsTheBiasesOfDistances) {
   const std::vector<int32_t> bounds{0, 5, 6, 80};
@@ -403,6 +443,16 @@ TEST_F(AttentionTest, NamesWhatIsWrong) {
   expect_error(shape_mismatch, "distance_bias must be", {0, 4}, {0, 4}, 8);
   options.distance_bias = context_->zeros({2, 8}, DType::f32);
   expect_error(shape_mismatch, "distance_bias must be", {0, 4}, {0, 4}, 8);
+  options.distance_bias = context_->zeros({2, 7}, DType::f32);
+  options.soft_cap = 1;
+  expect_error(ErrorCode::unsupported, "a soft cap of scores does not go with biases", {0, 4},
+               {0, 4}, 8);
+  for (const double cap : {-1.0, HUGE_VAL}) {
+    options.soft_cap = cap;
+    expect_error(invalid_argument, "soft_cap must be 0, for none, or a finite number", {0, 4},
+                 {0, 4}, 8);
+  }
+  options.soft_cap = 0;
   options.distance_bias = context_->zeros({2, 7}, DType::f64);
   expect_error(dtype_mismatch, "distance_bias must be float32 as q", {0, 4}, {0, 4}, 8);
   options.distance_bias = {};

@@ -81,6 +81,10 @@ std::vector<NamedCase> common_cases() {
        with(on_cuda(kHalf, 100, 64), &AttentionCase::window, true), "wgmma", "wgmma"},
       {"48 tokens with biases of distances, bfloat16, head_dim 64, any GPU",
        with(on_cuda(kHalf, 48, 64), &AttentionCase::bias, true), "cuda_cores", "cuda_cores"},
+      {"1,024 tokens with a soft cap of scores, bfloat16, head_dim 128, H100",
+       with(on_cuda(kHalf, 1024, 128), &AttentionCase::soft_cap, true), "cuda_cores", "cuda_cores"},
+      {"a decode step with a soft cap, any GPU", with(step, &AttentionCase::soft_cap, true),
+       "decode", ""},
       {"1,024 tokens, bfloat16, head_dim 128, H100", on_cuda(kHalf, 1024, 128), "wgmma_pipeline",
        "wgmma_pipeline"},
       {"48 tokens, float32, any GPU", on_cuda(DType::f32, 48, 64), "cuda_cores", "cuda_cores"},
@@ -109,7 +113,7 @@ std::string chosen_by_hand(const AttentionCase& c) {
   }
   if (c.dtype == DType::f64 || c.head_dim > 256 || c.shared_memory < 101'376) return "none";
   if (!c.backward && c.queries == 1 && !c.dropout) return "decode";
-  if (c.bias) return "cuda_cores";
+  if (c.bias || c.soft_cap) return "cuda_cores";
   const bool mma = c.dtype == DType::bf16 && c.head_dim % 8 == 0 && c.head_dim <= 128 && c.aligned;
   if (mma && c.queries <= 64 && c.keys <= 64 && !c.window) return "short_mma";
   const bool wgmma = mma && c.hopper && c.shared_memory >= 232'448 && !c.dropout && c.head_dim > 32;
@@ -155,7 +159,9 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
               c.tensor_maps = (flags & 64) != 0;
               c.causal = (flags & 128) != 0;
               c.window = (flags & 256) != 0;
-              c.bias = (flags & 512) != 0;
+              // Either, or both: they have the same kernels.
+              c.bias = (flags & 512) != 0 && queries != 65;
+              c.soft_cap = (flags & 512) != 0 && queries % 64 == 1;
               const AttentionKernelRow* row = attention_kernel(c);
               const std::string name = row ? row->name : "none";
               met.insert(concat(name, c.backward ? " backward" : ""));
@@ -295,6 +301,7 @@ std::string attention_table() {
     add(row.inference_only, "inference only");
     add(!row.window, "no window");
     add(!row.bias, "no biases of distances");
+    add(!row.soft_cap, "no soft cap");
     out << "| " << ++number << " | `" << row.name << "` | "
         << (row.forward && row.backward ? "both"
             : row.forward               ? "forward"

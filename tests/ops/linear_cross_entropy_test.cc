@@ -17,7 +17,7 @@ struct HeadRun {
   std::vector<double> values;  // loss, nll, dx, dweight, dbias
 };
 
-HeadRun run_head(int64_t chunk_rows, double upstream, bool fused = true) {
+HeadRun run_head(int64_t chunk_rows, double upstream, bool fused = true, double soft_cap = 0) {
   const auto context = make_context({DeviceKind::cpu, 0}, 2);
   context->set_fused_kernels(fused);
   InputMaker maker(*context, DType::f64, 5);
@@ -28,6 +28,7 @@ HeadRun run_head(int64_t chunk_rows, double upstream, bool fused = true) {
   for (int32_t t = 0; t < kHeadRows; ++t) labels.push_back(t % 5 == 2 ? -100 : t % kClasses);
   ops::LinearCrossEntropyOptions options;
   options.chunk_bytes = chunk_rows * kClasses * 8;
+  options.soft_cap = soft_cap;
   options.loss.label_smoothing = 0.1;
   options.loss.weights = maker.uniform({kHeadRows}, 0, 2);
   const auto out =
@@ -41,12 +42,15 @@ HeadRun run_head(int64_t chunk_rows, double upstream, bool fused = true) {
 }
 
 TEST(LinearCrossEntropy, ChunksOfAnySizeGiveTheSame) {
-  const HeadRun whole = run_head(1000, 1), reference = run_head(1000, 1, false);
-  for (const int64_t chunk_rows : {1, 2, 7, 16, 17, 48, 52, 53}) {
-    const HeadRun chunked = run_head(chunk_rows, 1);
-    for (size_t i = 0; i < whole.values.size(); ++i) {
-      ASSERT_NEAR(chunked.values[i], whole.values[i], 1e-14) << chunk_rows << ", " << i;
-      ASSERT_NEAR(chunked.values[i], reference.values[i], 1e-13) << chunk_rows << ", " << i;
+  for (const double soft_cap : {0.0, 1.25}) {
+    const HeadRun whole = run_head(1000, 1, true, soft_cap),
+                  reference = run_head(1000, 1, false, soft_cap);
+    for (const int64_t chunk_rows : {1, 2, 7, 16, 17, 48, 52, 53}) {
+      const HeadRun chunked = run_head(chunk_rows, 1, true, soft_cap);
+      for (size_t i = 0; i < whole.values.size(); ++i) {
+        ASSERT_NEAR(chunked.values[i], whole.values[i], 1e-14) << chunk_rows << ", " << i;
+        ASSERT_NEAR(chunked.values[i], reference.values[i], 1e-13) << chunk_rows << ", " << i;
+      }
     }
   }
 }

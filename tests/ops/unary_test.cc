@@ -37,6 +37,8 @@ void expect_like_libm(double tolerance) {
   check("exp", ops::exp(*context, input), [](double v) { return std::exp(v); });
   check("tanh", ops::tanh(*context, input), [](double v) { return std::tanh(v); });
   check("scale", ops::scale(*context, input, 0.75), [](double v) { return 0.75 * v; });
+  check("soft_cap", ops::soft_cap(*context, input, 30),
+        [](double v) { return 30 * std::tanh(v / 30); });
   check("shift", ops::shift(*context, input, 0.75), [](double v) { return v + 0.75; });
 }
 
@@ -52,6 +54,9 @@ TEST(Unary, BadInputIsNamed) {
   expect_error(ErrorCode::invalid_argument, "x is undefined", [&] { ops::exp(*context, {}); });
   expect_error(ErrorCode::dtype_mismatch, "x must be float32 or float64, it is int32",
                [&] { ops::exp(*context, context->zeros({3}, DType::i32)); });
+  for (const double cap : {0.0, -1.0, HUGE_VAL})
+    expect_error(ErrorCode::invalid_argument, "cap must be finite and above 0",
+                 [&] { ops::soft_cap(*context, context->zeros({3}, DType::f32), cap); });
 }
 
 TEST(Unary, SigmoidSaturatesWithoutOverflow) {

@@ -1,7 +1,7 @@
 """Directories of models that transformers made, with settings drawn at random: each is imported and does what transformers does,
 or is refused by the name of the key. export_parity.py runs a few of them, or as many as --imports says.
 
-A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2, Pegasus, Qwen3, Hunyuan, Phi-3, SmolLM3, Granite, OLMo 2, Gemma 3), a type of the
+A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2, Pegasus, Qwen3, Hunyuan, Phi-3, SmolLM3, Granite, OLMo 2, Gemma 2, Gemma 3), a type of the
 weights, one file or several, a tokenizer as a SentencePiece model or as transformers saves it again, a vocabulary with or without rows that no token has, one or several ends,
 and settings of the family. Weights are random and large enough that a wrong one shows.
 """
@@ -13,11 +13,11 @@ import shutil
 import subprocess
 
 FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2", "pegasus", "qwen3", "hunyuan", "phi3", "smollm3", "granite", "olmo2",
-            "gemma3"]
+            "gemma3", "gemma2"]
 CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM",
            "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "hunyuan": "HunYuanDenseV1ForCausalLM",
            "phi3": "Phi3ForCausalLM", "smollm3": "SmolLM3ForCausalLM", "granite": "GraniteForCausalLM", "olmo2": "Olmo2ForCausalLM",
-           "gemma3": "Gemma3ForCausalLM"}
+           "gemma3": "Gemma3ForCausalLM", "gemma2": "Gemma2ForCausalLM"}
 TRANSLATES = ["marian", "pegasus"]  # encoder-decoders: post-norm and pre-norm
 SENTENCES = 12
 LONGEST = 16  # tokens of a translation
@@ -113,7 +113,7 @@ class Case:
         options = dict(hidden_size=32, intermediate_size=choice([40, 72]), num_hidden_layers=2, num_attention_heads=heads,
                        num_key_value_heads=choice([1, 2, heads]), max_position_embeddings=160, rms_norm_eps=choice([1e-5, 1e-6]),
                        initializer_range=0.2, tie_word_embeddings=choice([True, False]))
-        if self.family in ("qwen3", "hunyuan", "gemma3") or self.family != "phi3" and choice([True, False]):
+        if self.family in ("qwen3", "hunyuan", "gemma3", "gemma2") or self.family != "phi3" and choice([True, False]):
             options["head_dim"] = choice([4, 20, 32])
             self.about.append(f"head_dim {options['head_dim']}")
         rope = {"rope_type": "default", "rope_theta": choice([1e4, 5e5, 1e3])}
@@ -157,27 +157,32 @@ class Case:
             options.update(choice([dict(max_window_layers=0), dict(layer_types=["sliding_attention", "full_attention"])]))
             if self.refuse("max_window_layers", 0.15):
                 options.update(max_window_layers=1, layer_types=None)
-        if self.family == "gemma3":
-            self.gemma3(options, rope)
+        if self.family in ("gemma2", "gemma3"):
+            self.gemma(options, rope)
         if "sliding_window" in options:
             self.about.append(f"window {options['sliding_window']}")
-        if self.family in ("qwen3", "hunyuan", "olmo2", "gemma3"):
+        if self.family in ("qwen3", "hunyuan", "olmo2", "gemma2", "gemma3"):
             options["attention_bias"] = choice([True, False])
             self.about.append(f"biases {options['attention_bias']}")
         return kind(**common, **options)
 
-    def gemma3(self, options, rope):
+    def gemma(self, options, rope):
         choice = self.random.choice
         sliding, full = "sliding_attention", "full_attention"
         layers = choice([[sliding, full], [sliding, full, sliding], [sliding, sliding, full], [sliding, sliding], [full, full]])
         options.update(num_hidden_layers=len(layers), layer_types=layers, sliding_window=choice([2, 4, 11, 4096]),
-                       query_pre_attn_scalar=choice([4, 10, 256]),
-                       rope_parameters={full: rope, sliding: {"rope_type": "default", "rope_theta": choice([1e4, 50.0])}})
+                       query_pre_attn_scalar=choice([4, 10, 256]))
+        caps = [(None, None), (2.0, 3.0), (0.5, None), (None, 1.5), (50.0, 30.0)]
+        score_cap, logits_cap = choice(caps[1:] if self.family == "gemma2" else caps[:2])
+        options.update(attn_logit_softcapping=score_cap, final_logit_softcapping=logits_cap)
+        if self.family == "gemma3":
+            options["rope_parameters"] = {full: rope, sliding: {"rope_type": "default", "rope_theta": choice([1e4, 50.0])}}
         if self.refuse("layer_types", 0.1):
             options["layer_types"] = [full] + [sliding] * (len(layers) - 1)
-        if self.refuse("final_logit_softcapping", 0.1):
-            options["final_logit_softcapping"] = 3.0
-        self.about.append(f"layers {[each[:4] for each in options['layer_types']]}, scalar {options['query_pre_attn_scalar']}")
+        if self.refuse("use_bidirectional_attention", 0.1):
+            options["use_bidirectional_attention"] = True
+        self.about.append(f"layers {[each[:4] for each in options['layer_types']]}, scalar {options['query_pre_attn_scalar']}, "
+                          f"caps {score_cap} {logits_cap}")
 
     def save(self, tokens):
         import torch

@@ -252,6 +252,8 @@ def check_classes(checks, program, test):
             "Granite": dict(num_hidden_layers=2, embedding_multiplier=6.0, attention_multiplier=0.125, residual_multiplier=0.5, logits_scaling=3.0),
             "Olmo2": dict(num_hidden_layers=2),
             "HunYuanDenseV1": dict(num_hidden_layers=2, head_dim=12),
+            "Gemma2": dict(num_hidden_layers=3, head_dim=12, query_pre_attn_scalar=12, sliding_window=6, attn_logit_softcapping=2.0,
+                           final_logit_softcapping=4.0),
             "Gemma3Text": dict(num_hidden_layers=7, head_dim=12, query_pre_attn_scalar=12, sliding_window=6, rope_parameters={
                 "full_attention": {"rope_type": "linear", "rope_theta": 1e5, "factor": 4.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})}.items():
@@ -269,7 +271,7 @@ def check_classes(checks, program, test):
         program.run("import", "--from", folder, "-o", name + "-imported", "--quiet")
         program.run("export", "-m", name + "-imported", "--to", "gguf", "--weights", "float32", "-o", name + "-gguf", "--quiet")
         check_llama_cpp(checks, name, os.path.join(program.folder, name + "-gguf", "model.gguf"), spm, test,
-                        program.greedy(name + "-imported", test), 0.9 if name == "Gemma3Text" else LLAMA_CPP_SAME["f32"])  # GELU in float16
+                        program.greedy(name + "-imported", test), 0.9 if name.startswith("Gemma") else LLAMA_CPP_SAME["f32"])  # GELU in float16
 
 
 def check_llama_cpp(checks, name, file, spm, test, reference, share):

@@ -132,6 +132,11 @@ type ModelConfig struct {
 	// Base of the angles of rotary positions in the layers with SlidingWindow, where RopeFactor does not divide
 	// them (Gemma 3). Default 0: the angles of the other layers.
 	RopeLocalTheta float64 `json:"rope_local_theta,omitzero"`
+	// A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50).
+	// Default 0: none.
+	AttentionSoftCap float64 `json:"attention_soft_cap,omitzero"`
+	// A logit z of a decoder-lm becomes c tanh(z / c), c being the number (Gemma 2: 30). Default 0: none.
+	LogitsSoftCap float64 `json:"logits_soft_cap,omitzero"`
 	// Whether the output of each block has a norm, before the residual connection adds it, in addition to the
 	// norm of its input (Gemma), in a model with RMS norm and PreNorm. Default false.
 	SandwichNorm bool `json:"sandwich_norm,omitzero"`
@@ -217,6 +222,8 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.SlidingWindow = int(c.sliding_window)
 	o.FullAttentionInterval = int(c.full_attention_interval)
 	o.RopeLocalTheta = float64(c.rope_local_theta)
+	o.AttentionSoftCap = float64(c.attention_soft_cap)
+	o.LogitsSoftCap = float64(c.logits_soft_cap)
 	o.SandwichNorm = c.sandwich_norm != 0
 	o.RelativeBuckets = int(c.relative_buckets)
 	o.RelativeDistance = int(c.relative_distance)
@@ -377,6 +384,12 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.RopeLocalTheta != 0 {
 		c.rope_local_theta = C.double(o.RopeLocalTheta)
+	}
+	if o.AttentionSoftCap != 0 {
+		c.attention_soft_cap = C.double(o.AttentionSoftCap)
+	}
+	if o.LogitsSoftCap != 0 {
+		c.logits_soft_cap = C.double(o.LogitsSoftCap)
 	}
 	if o.SandwichNorm {
 		c.sandwich_norm = cBool(o.SandwichNorm)

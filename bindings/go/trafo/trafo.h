@@ -1317,6 +1317,10 @@ typedef struct trafo_model_config {
   /* Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).
    * Default 0: the angles of the other layers. */
   double rope_local_theta;
+  /* A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50). Default 0: none. */
+  double attention_soft_cap;
+  /* A logit z of a decoder-lm becomes c tanh(z / c), c being the number (Gemma 2: 30). Default 0: none. */
+  double logits_soft_cap;
   /* Buckets of distances of an encoder-decoder with relative position biases, as in T5: each stack learns a bias of attention
    * scores for each bucket and head, which its layers share, and has no other positions. Such a model may have RMS norm, no
    * biases, a gated ffn, embedding_scale, attention_scale and logits_divisor. Default 0: none. */

@@ -257,6 +257,8 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.sliding_window = o.sliding_window;
   c.full_attention_interval = o.full_attention_interval;
   c.rope_local_theta = o.rope_local_theta;
+  c.attention_soft_cap = o.attention_soft_cap;
+  c.logits_soft_cap = o.logits_soft_cap;
   c.sandwich_norm = o.sandwich_norm ? 1 : 0;
   c.relative_buckets = o.relative_buckets;
   c.relative_distance = o.relative_distance;
@@ -322,6 +324,8 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.sliding_window = c.sliding_window;
   o.full_attention_interval = c.full_attention_interval;
   o.rope_local_theta = c.rope_local_theta;
+  o.attention_soft_cap = c.attention_soft_cap;
+  o.logits_soft_cap = c.logits_soft_cap;
   o.sandwich_norm = call.flag(c.sandwich_norm, "sandwich_norm");
   o.relative_buckets = c.relative_buckets;
   o.relative_distance = c.relative_distance;

@@ -1,8 +1,9 @@
 // The GGUF file of a model of Llama's form, as llama.cpp reads it: its architecture "llama",
 // "qwen2" (biases of queries, keys and values), "qwen3" and "hunyuan-dense" (norms of queries and
 // keys), "smollm3" (layers without rotary positions), "granite" (four factors), "olmo2" (norms of
-// outputs) or "gemma3" (norms of inputs and outputs, GEGLU, windows), tokenizer of
-// gguf_tokenizer.h. Other architectures of this form have no window there, or llama.cpp ignores it.
+// outputs), "gemma2" or "gemma3" (norms of inputs and outputs, GEGLU, windows; soft caps),
+// tokenizer of gguf_tokenizer.h. Other architectures of this form have no window there, or
+// llama.cpp ignores it.
 //
 // In some of them llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle
 // (neighbours_turn), models here the columns (i, i + width / 2), as llama.cpp's others. The rows of
@@ -39,6 +40,8 @@ constexpr int64_t kSmolLm3Interval = 4;  // llama.cpp knows no other
 // Of Gemma 3, which llama.cpp knows by itself. It has another factor of scores for 62 layers.
 constexpr int64_t kGemmaInterval = 6, kGemmaOddLayers = 62;
 constexpr double kGemmaLocalTheta = 1e4;
+// Of Gemma 2: always both soft caps, no output matrix, and for 46 layers another factor of scores.
+constexpr int64_t kGemma2Interval = 2, kGemma2WideLayers = 46;
 constexpr GgufArchitecture kArchitectures[] = {
     {"llama", true, {.rope_scaling = "none yarn"}},
     {"qwen2", false, {.biases = "qkv", .rope_scaling = "none yarn"}},
@@ -51,6 +54,14 @@ constexpr GgufArchitecture kArchitectures[] = {
     {"smollm3", true, {.no_rope_interval = "4"}},
     {"granite", true, {.scaled = true}},
     {"olmo2", false, {.qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}},
+    {"gemma2",
+     false,
+     {.norms = NormPlacement::sandwich,
+      .any_head_width = true,
+      .window = "2",
+      .gemma = true,
+      .attention_scale = "*",
+      .soft_caps = "*"}},
     {"gemma3",
      false,
      {.qk_norm = QkNorm::head,
@@ -259,6 +270,10 @@ GgufPairs pairs_of(const ModelSpec& spec, const ExportVocabulary& vocabulary,
     add_own("rope.scaling.type", "linear");
     add_own("rope.scaling.factor", static_cast<float>(angles.factor));
   }
+  if (name == "gemma2") {
+    add_own("attn_logit_softcapping", static_cast<float>(attention.soft_cap));
+    add_own("final_logit_softcapping", static_cast<float>(spec.output.soft_cap));
+  }
   if (architecture_of(spec).form.scaled) {
     const double usual = 1 / std::sqrt(static_cast<double>(attention.head_dim));
     add_own("embedding_scale", static_cast<float>(spec.embedding.scale));
@@ -269,6 +284,31 @@ GgufPairs pairs_of(const ModelSpec& spec, const ExportVocabulary& vocabulary,
   for (auto& [key, value] : tokenizer_pairs(*vocabulary.tokenizer, vocabulary.tokens))
     add(std::move(key), std::move(value));
   return pairs;
+}
+
+// The factor of the scores of a Gemma 2 in llama.cpp, which makes it of the sizes; 0: the usual
+// one.
+double gemma2_scale(int64_t layers, int64_t width, int64_t heads) {
+  return layers == kGemma2WideLayers ? 1 / std::sqrt(static_cast<double>(width / heads)) : 0;
+}
+
+void check_gemma(const ModelSpec& spec) {
+  const std::string_view name = architecture_of(spec).name;
+  const StackSpec& decoder = spec.decoder;
+  const AttentionSpec& attention = decoder.attention;
+  if (name == "gemma3" && decoder.layers() == kGemmaOddLayers)
+    cannot_express(kGgufFormat, "the attention_scale of a Gemma 3 with 62 layers");
+  if (name != "gemma2") return;
+  if (attention.soft_cap == 0 || spec.output.soft_cap == 0)
+    cannot_express(kGgufFormat, "a Gemma 2 without attention_soft_cap and logits_soft_cap");
+  if (!spec.output.tied)
+    cannot_express(kGgufFormat, "an output matrix that is not the embeddings in a Gemma 2");
+  const double usual = 1 / std::sqrt(static_cast<double>(attention.head_dim));
+  const double theirs = gemma2_scale(decoder.layers(), decoder.width, attention.heads);
+  const auto or_usual = [&](double scale) { return scale > 0 ? scale : usual; };
+  if (std::abs(or_usual(attention.scale) - or_usual(theirs)) > 1e-9)
+    cannot_express(kGgufFormat, concat("attention_scale ", attention.scale, " in a Gemma 2 with ",
+                                       decoder.layers(), " layers"));
 }
 
 // The model that the metadata and the tensors describe, by the keys that llama.cpp reads.
@@ -303,7 +343,7 @@ ModelConfig described_by(const GgufReader& in) {
                        [&](const GgufTensor& each) { return each.name == tensor; });
   };
   config.qkv_biases = has("blk.0.attn_q.bias");
-  const bool gemma = name == "gemma3";
+  const bool gemma2 = name == "gemma2", gemma = gemma2 || name == "gemma3";
   if (has("blk.0.attn_q_norm.weight"))
     config.qk_norm = name == "qwen3" || gemma ? QkNorm::head
                      : name == "olmo2"        ? QkNorm::whole
@@ -332,8 +372,13 @@ ModelConfig described_by(const GgufReader& in) {
     config.sandwich_norm = true;
     config.embedding_scale = std::sqrt(static_cast<double>(config.width));
     config.sliding_window = count("attention.sliding_window");
-    config.full_attention_interval = kGemmaInterval;
-    config.rope_local_theta = kGemmaLocalTheta;
+    config.full_attention_interval = gemma2 ? kGemma2Interval : kGemmaInterval;
+    config.rope_local_theta = gemma2 ? 0 : kGemmaLocalTheta;
+  }
+  if (gemma2) {
+    config.attention_soft_cap = at(key_of("attn_logit_softcapping"), float{});
+    config.logits_soft_cap = at(key_of("final_logit_softcapping"), float{});
+    config.attention_scale = gemma2_scale(config.decoder_layers, config.width, config.heads);
   }
   const std::string* const scaling = find(key_of("rope.scaling.type"), std::string());
   if (scaling != nullptr) config.rope_factor = at(key_of("rope.scaling.factor"), float{});
@@ -361,9 +406,7 @@ const Expressible& gguf_expressible() {
 void write_gguf(const HostModel& host, const ExportVocabulary& vocabulary, ExportWeights weights,
                 const fs::path& directory) {
   check_widths(host.spec().decoder, weights);
-  const StackSpec& decoder = host.spec().decoder;
-  if (decoder.norm.placement == NormPlacement::sandwich && decoder.layers() == kGemmaOddLayers)
-    cannot_express(kGgufFormat, "the attention_scale of a Gemma 3 with 62 layers");
+  check_gemma(host.spec());
   const GgufPairs pairs = pairs_of(host.spec(), vocabulary, weights);
   const std::vector<Placed> placed = tensors_of(host, weights);
   std::vector<GgufTensor> tensors;

@@ -2,9 +2,9 @@
 // rotary positions over the halves of a head, SwiGLU, grouped-query attention. Mistral differs in a
 // window of its attention, Qwen2 in biases of queries, keys and values, Qwen3 and Hunyuan in norms
 // of queries and keys, Phi-3 in joined matrices, SmolLM3 in layers without rotary positions,
-// Granite in four factors, OLMo 2 in norms of queries and keys and of outputs. Gemma 3 has GEGLU,
-// norms of inputs and outputs, scaled embeddings, and layers with a window and other rotary
-// positions between those without.
+// Granite in four factors, OLMo 2 in norms of queries and keys and of outputs. Gemma 2 and 3 have
+// GEGLU, norms of inputs and outputs, scaled embeddings, soft caps, and layers with a window
+// between those without, with other rotary positions in Gemma 3.
 #include <algorithm>
 #include <cmath>
 
@@ -39,6 +39,14 @@ constexpr LlamaClass kClasses[] = {
     {"Olmo2ForCausalLM",
      "olmo2",
      {.biases = kSomeBiases, .qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}},
+    {"Gemma2ForCausalLM",
+     "gemma2",
+     {.biases = kSomeBiases,
+      .norms = NormPlacement::sandwich,
+      .window = "*",
+      .gemma = true,
+      .attention_scale = "*",
+      .soft_caps = "*"}},
     {"Gemma3ForCausalLM",
      "gemma3_text",
      {.biases = kSomeBiases,
@@ -47,7 +55,8 @@ constexpr LlamaClass kClasses[] = {
       .window = "*",
       .gemma = true,
       .local_theta = "*",
-      .attention_scale = "*"}}};
+      .attention_scale = "*",
+      .soft_caps = "*"}}};
 
 // Which layers have the window `sliding_window`.
 enum class Window : uint8_t {
@@ -55,7 +64,7 @@ enum class Window : uint8_t {
   none_if_used,   // as above, with use_sliding_window
   all,            // Mistral, Phi-3
   from_a_number,  // Qwen, with use_sliding_window: from max_window_layers on, or by layer_types
-  by_interval     // Gemma: all but every sliding_window_pattern-th, or by layer_types
+  by_interval     // Gemma: all but every so many, or by layer_types
 };
 
 // A model_type: what its configuration may say, and what it means.
@@ -76,7 +85,11 @@ struct LlamaType {
   bool skips_rope = false;        // in the layers of no_rope_layers
   bool scaled = false;            // by the four factors of Granite
   bool norm_outputs = false;
-  bool gemma = false;  // see read_gemma()
+  bool gemma = false;                    // see read_gemma()
+  int64_t usual_interval = 0;            // Window::by_interval without sliding_window_pattern
+  bool has_pattern = false;              // which the class reads
+  bool local_rope = false;               // see read_gemma_rope()
+  double score_cap = 0, logits_cap = 0;  // without attn_ and final_logit_softcapping
 };
 constexpr LlamaType kTypes[] = {
     {.name = "llama", .attention_bias = true, .mlp_bias = true},
@@ -112,6 +125,17 @@ constexpr LlamaType kTypes[] = {
      .qk_norm = QkNorm::whole,
      .epsilon = 1e-5,
      .norm_outputs = true},
+    {.name = "gemma2",
+     .window = Window::by_interval,
+     .usual_window = 4096,
+     .attention_bias = true,
+     .kv_heads_may_lack = false,
+     .head_width = 256,
+     .tied = true,
+     .gemma = true,
+     .usual_interval = 2,
+     .score_cap = 50,
+     .logits_cap = 30},
     {.name = "gemma3_text",
      .window = Window::by_interval,
      .usual_window = 4096,
@@ -121,7 +145,10 @@ constexpr LlamaType kTypes[] = {
      .head_width = 256,
      .theta = 1e6,
      .tied = true,
-     .gemma = true}};
+     .gemma = true,
+     .usual_interval = 6,
+     .has_pattern = true,
+     .local_rope = true}};
 
 const LlamaType& type_of(const ConfigReader& json) {
   const std::string name = json.text("model_type");
@@ -135,6 +162,7 @@ constexpr const char* kOriginal = "original_max_position_embeddings";
 constexpr const char *kWindow = "sliding_window", *kLayerTypes = "layer_types",
                      *kWindowedLayer = "sliding_attention", *kFullLayer = "full_attention";
 constexpr const char* kGemmaScale = "query_pre_attn_scalar";
+constexpr const char *kScoreCap = "attn_logit_softcapping", *kLogitsCap = "final_logit_softcapping";
 
 Json rope_json(const RotaryAngles& angles) {
   const bool yarn = angles.scaling == RopeScaling::yarn;
@@ -180,23 +208,29 @@ void put_windows(const AttentionSpec& attention, int64_t layers, const LlamaClas
   if (by_flag) json["max_window_layers"] = 0;
 }
 
-void put_gemma(const AttentionSpec& attention, Json& json) {
+Json cap_json(double cap) {
+  return cap > 0 ? Json(cap) : Json(nullptr);
+}
+
+void put_gemma(const ModelSpec& spec, const LlamaClass& of, Json& json) {
+  const AttentionSpec& attention = spec.decoder.attention;
   // The class reads a whole number.
   const double wanted = attention.scale > 0 ? portable_pow(attention.scale, -2.0)
                                             : static_cast<double>(attention.head_dim);
   const double scalar = std::round(wanted);
   if (std::abs(scalar - wanted) > 1e-9 * wanted)
-    cannot_express("Gemma3ForCausalLM", concat("attention_scale ", attention.scale,
-                                               ", which is not 1 / the root of a whole number"));
+    cannot_express(of.architecture, concat("attention_scale ", attention.scale,
+                                           ", which is not 1 / the root of a whole number"));
   json[kGemmaScale] = static_cast<int64_t>(scalar);
+  json[kScoreCap] = cap_json(attention.soft_cap);
+  json[kLogitsCap] = cap_json(spec.output.soft_cap);
+  if (std::string_view(of.model_type) == "gemma2") return;
   const RotaryAngles& others = *attention.rotary;
   if (!attention.window_rotary && attention.window > 0 &&
       (others.factor != 1 || others.scaling == RopeScaling::yarn))
-    cannot_express("Gemma3ForCausalLM",
+    cannot_express(of.architecture,
                    "scaled rotary positions in layers with a window (no rope_local_theta)");
   json["rope_local_base_freq"] = attention.window_rotary.value_or(others).theta;
-  json["attn_logit_softcapping"] = nullptr;
-  json["final_logit_softcapping"] = nullptr;
 }
 
 Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
@@ -230,7 +264,7 @@ Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
     json["mlp_bias"] = decoder.feed_forward.bias;
   if (type == "llama") json["pretraining_tp"] = 1;
   put_windows(attention, decoder.layers(), its_class, json);
-  if (its_class.form.gemma) put_gemma(attention, json);
+  if (its_class.form.gemma) put_gemma(spec, its_class, json);
   if (type == "smollm3") {
     Json::List rotated;
     for (int64_t i = 0; i < decoder.layers(); ++i) rotated.push_back(attention.rotates(i) ? 1 : 0);
@@ -379,7 +413,7 @@ void read_gemma_rope(const ConfigReader& json, const LlamaType& of, ModelConfig&
 void read_rope(const ConfigReader& json, const LlamaType& of, ModelConfig& config) {
   demand_whole_heads(json);
   config.rope_theta = json.number("rope_theta", of.theta);
-  if (of.gemma) return read_gemma_rope(json, of, config);
+  if (of.local_rope) return read_gemma_rope(json, of, config);
   for (const char* object : {"rope_scaling", "rope_parameters"})
     if (json.has(object)) read_rope_object(json, json.inside(object), of, config);
 }
@@ -503,7 +537,9 @@ void read_windows(const ConfigReader& json, const LlamaType& type, ModelConfig& 
       require(window > 0, ErrorCode::unsupported, kOrigin, json.label(), ": ", kWindow,
               " is null, this model_type needs a number");
       constexpr const char* kPattern = "sliding_window_pattern";
-      const int64_t interval = json.has(kPattern) ? json.integer(kPattern, 1, limits::kLayers) : 6;
+      const int64_t interval = type.has_pattern && json.has(kPattern)
+                                   ? json.integer(kPattern, 1, limits::kLayers)
+                                   : type.usual_interval;
       set_windows(json, windowed_layers([&](int64_t i) { return (i + 1) % interval != 0; }), window,
                   config);
       return;
@@ -511,11 +547,20 @@ void read_windows(const ConfigReader& json, const LlamaType& type, ModelConfig& 
   }
 }
 
+// A soft cap, or 0 for null.
+double read_cap(const ConfigReader& json, const char* key, double usual) {
+  if (!json.has(key)) return json.names(key) ? 0 : usual;
+  const double cap = json.number(key);
+  require(cap > 0, ErrorCode::corrupt_file, kOrigin, json.label(), ": ", key,
+          " must be above 0, or null for none");
+  return cap;
+}
+
 // After the windows and the rotary positions.
-void read_gemma(const ConfigReader& json, ModelConfig& config) {
+void read_gemma(const ConfigReader& json, const LlamaType& type, ModelConfig& config) {
   json.demand("use_bidirectional_attention", false, false);
-  for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
-    json.refuse(cap, "logits here have no soft cap");
+  config.attention_soft_cap = read_cap(json, kScoreCap, type.score_cap);
+  config.logits_soft_cap = read_cap(json, kLogitsCap, type.logits_cap);
   config.ffn = FeedForward::geglu;
   config.sandwich_norm = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.width));
@@ -573,7 +618,7 @@ ModelConfig read_config(const ConfigReader& json) {
   if (type.skips_rope) config.no_rope_interval = read_no_rope_interval(json, config.decoder_layers);
   if (type.scaled) read_scales(json, config);
   config.norm_outputs = type.norm_outputs;
-  if (type.gemma) read_gemma(json, config);
+  if (type.gemma) read_gemma(json, type, config);
   config.dropout = 0;
   config.attention_dropout = json.number("attention_dropout", 0);
   config.tied_embeddings = json.flag("tie_word_embeddings", type.tied);

@@ -59,6 +59,8 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "sliding_window", .fixed = true, .unless_default = true, .low = 0, .high = 16777216, .zero = "all before it"}, o.sliding_window);
   visit(OptionField{.name = "full_attention_interval", .fixed = true, .unless_default = true, .low = 0, .high = 1024, .zero = "all layers have the window"}, o.full_attention_interval);
   visit(OptionField{.name = "rope_local_theta", .unless_default = true, .low = 0, .high = 1000000000000, .low_inside = false, .zero = "the angles of the other layers"}, o.rope_local_theta);
+  visit(OptionField{.name = "attention_soft_cap", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false, .zero = "none"}, o.attention_soft_cap);
+  visit(OptionField{.name = "logits_soft_cap", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false, .zero = "none"}, o.logits_soft_cap);
   visit(OptionField{.name = "sandwich_norm", .fixed = true, .unless_default = true}, o.sandwich_norm);
   visit(OptionField{.name = "relative_buckets", .fixed = true, .unless_default = true, .low = 0, .high = 65536, .zero = "none"}, o.relative_buckets);
   visit(OptionField{.name = "relative_distance", .fixed = true, .unless_default = true, .low = 1, .high = 16777216}, o.relative_distance);

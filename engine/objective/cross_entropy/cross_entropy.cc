@@ -22,6 +22,7 @@ ObjectiveOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& m
   const OutputProjection output = model.output_projection();
   options.gradients_at_once = dropout.training;
   options.fp8_weight = fp8_copy(context, output.weight);
+  options.soft_cap = output.soft_cap;
   options.loss.label_smoothing = label_smoothing_;
   options.loss.weights = batch.target_weights;
   options.loss.reduction = Reduction::sum;

@@ -9,7 +9,11 @@ ops::DistillationTeacher run_teacher(Context& context, const Model& teacher, con
   const OutputProjection output = teacher.output_projection();
   return ops::DistillationTeacher{
       nn::linear_input(context, teacher.hidden(context, batch, {}), output.weight),
-      output.weight.values, output.bias, options.share, options.temperature};
+      output.weight.values,
+      output.bias,
+      options.share,
+      options.temperature,
+      output.soft_cap};
 }
 
 }  // namespace

@@ -105,6 +105,7 @@ void fill_common(Params& p, const ops::AttentionOptions& options, const Attentio
   p.dtype = tensors[0].dtype();
   p.dropout = options.dropout;
   p.scale = attention_scale(options);
+  p.soft_cap = options.soft_cap;
   p.causal = options.causal;
   p.window = options.window;
   p.sequences = ranges.sequences;

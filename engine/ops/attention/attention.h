@@ -14,13 +14,14 @@
 // window (with causal; 0: none): key j is masked for query i as well when j <= i + keys - queries -
 // window. A query sees at most `window` keys, the last one included (Beltagy et al., arXiv
 // 2004.05150; Jiang et al., arXiv 2310.06825). Kernels skip tiles outside of the window.
-// distance_bias [heads, 2 n - 1]: the element of head h in column n - 1 + j - (i + keys - queries)
-// is added to the scaled score of query i and key j, as with relative position biases (Raffel et
-// al., arXiv 1910.10683). n is at least the length of the longest sequence. Dropout acts on the
-// probabilities; its element number is (query row * heads + head) * dropout_key_stride(max_keys) +
-// key, where the key counts inside the sequence. Saved for backward: the output and the log-sum-exp
-// of each row [Tq, heads]. Probabilities are recomputed (Dao et al., arXiv 2205.14135); nothing of
-// size S x S is kept.
+// soft_cap (c > 0; 0: none): a scaled score s becomes c tanh(s / c) before the mask (Gemma 2,
+// Riviere et al., arXiv 2408.00118, section 2). distance_bias [heads, 2 n - 1]: the element of head
+// h in column n - 1 + j - (i + keys - queries) is added to the scaled score of query i and key j,
+// as with relative position biases (Raffel et al., arXiv 1910.10683). n is at least the length of
+// the longest sequence. Dropout acts on the probabilities; its element number is (query row * heads
+// + head) * dropout_key_stride(max_keys) + key, where the key counts inside the sequence. Saved for
+// backward: the output and the log-sum-exp of each row [Tq, heads]. Probabilities are recomputed
+// (Dao et al., arXiv 2205.14135); nothing of size S x S is kept.
 #pragma once
 
 #include "engine/core/numeric/philox.h"
@@ -54,6 +55,7 @@ struct AttentionForwardParams {
   const void* k;
   const void* v;
   int64_t q_stride, k_stride, v_stride;  // elements from row to row
+  double soft_cap;                       // 0: none; not with a bias
   const void* bias;                      // distance_bias, contiguous, of `dtype`; null: none
   int64_t bias_columns;                  // of it
   void* out;                             // [query_rows, heads * head_dim]
@@ -78,7 +80,8 @@ struct AttentionBackwardParams {
   const void* k;
   const void* v;
   int64_t q_stride, k_stride, v_stride;
-  const void* bias;  // as in forward
+  double soft_cap;   // as in forward
+  const void* bias;  // the same
   int64_t bias_columns;
   // The gradient of `bias` in parts, stat_dtype(dtype) [parts, heads, bias_columns], which are zero
   // and of which the kernels add to some: attention_bias_parts() of them. Null: not wanted.
@@ -117,7 +120,8 @@ struct AttentionOptions {
   // Keys that a query sees at most: its last one and those before it. 0: all. With `causal`, or in
   // attention_decode.
   int64_t window = 0;
-  double scale = 0;  // 0: 1 / sqrt(head_dim)
+  double scale = 0;     // 0: 1 / sqrt(head_dim)
+  double soft_cap = 0;  // 0: none. Not with distance_bias
   Dropout dropout;
   // Longest sequence of each side; 0: unknown. INVALID_ARGUMENT on the CPU if it is not. With both
   // given, an accelerator does not copy cu_seqlens (or the key ranges) back to the host to validate

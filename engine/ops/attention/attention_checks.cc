@@ -49,6 +49,10 @@ void check_attention_inputs(const Context& context, std::string_view op,
                    options.window);
   require_argument(std::isfinite(options.scale), op, "scale",
                    " must be finite, or 0 for 1 / sqrt(head_dim)");
+  require_argument(std::isfinite(options.soft_cap) && options.soft_cap >= 0, op, "soft_cap",
+                   " must be 0, for none, or a finite number above it, got ", options.soft_cap);
+  require(options.soft_cap == 0 || !options.distance_bias.defined(), ErrorCode::unsupported, op,
+          "a soft cap of scores does not go with biases of distances");
   const int64_t kv_columns = checked_mul(options.key_heads(), options.head_dim, op);
   check_columns(context, op, q, "q", checked_mul(options.heads, options.head_dim, op));
   check_columns(context, op, k, "k", kv_columns);

@@ -254,7 +254,8 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
       if (key >= first && key < visible) {
         // The score is rounded as it was in forward: the rest of its error cancels with the error
         // of log_sum, and the only key of a row gets exactly 1.
-        p = expf(item.score<T>(a, s[i][j], query, key) - log_sum);
+        const float score = item.score<T>(a, s[i][j], query, key);
+        p = expf(score - log_sum);
         float gradient = dp[i][j], dropped = p;
         if (a.dropout.threshold != 0) {
           const float factor = dropout_factor_at(a.dropout, item.dropout_row(a, query) + key);
@@ -263,7 +264,8 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
         }
         // The probability of an only key is constant. The difference, of two sums in different
         // orders, would be their rounding errors.
-        ds = visible - first == 1 ? 0.0f : p * (gradient - row_delta) * a.scale;
+        ds = visible - first == 1 ? 0.0f
+                                  : p * (gradient - row_delta) * AttentionItem::slope(a, score);
         p = dropped;
       }
       const int place = (ty + 16 * i) * kScorePitch + tx + 16 * j;

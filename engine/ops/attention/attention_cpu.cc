@@ -144,6 +144,17 @@ class TileDropout {
   int64_t stride_, row_zero_, first_ = 0, keys_ = 0;
 };
 
+// Makes capped scores of a row of products. Returns the factor that makes scores of the row.
+template <class T, class Params>
+T cap_scores(const Params& p, T* row, int64_t keys) {
+  if (p.soft_cap == 0) return static_cast<T>(p.scale);
+  const hn::ScalableTag<T> tag;
+  const auto scale = hn::Set(tag, static_cast<T>(p.scale / p.soft_cap));
+  const auto cap = hn::Set(tag, static_cast<T>(p.soft_cap));
+  map(row, row, keys, [&](auto d, auto x) { return hn::Mul(cap, tanh(d, hn::Mul(x, scale))); });
+  return T{1};
+}
+
 // Row statistics of the online softmax.
 template <class T>
 struct RowState {
@@ -234,9 +245,10 @@ void one_query(const AttentionForwardParams& p, Item item) {
   Arena<T> arena(Arena<T>::rounded(padded));
   T* scores = arena.take(padded);
   for (int64_t j = 0; j < item.keys; ++j) scores[j] = dot(q, k + j * p.k_stride, width);
+  const T scale = cap_scores(p, scores, item.keys);
   T shrink;
   const RowState<T> state =
-      softmax_row(scores, bias_row<T>(p, item, 0), item.keys, padded, static_cast<T>(p.scale),
+      softmax_row(scores, bias_row<T>(p, item, 0), item.keys, padded, scale,
                   RowState<T>{std::numeric_limits<T>::lowest(), T{0}}, shrink);
   if (state.sum == 0) return std::fill(out, out + width, T{0});
   const T factor = T{1} / state.sum;
@@ -297,15 +309,16 @@ void forward_item(const AttentionForwardParams& p, const Item& item, bool one_qu
       dropout.start_tile(q0, k0, keys);
       for (int64_t i = 0; i < queries; ++i) {
         T* row = scores + i * padded_keys;
+        const T scale = cap_scores(p, row, keys);
         // Scores that become -infinity when they are scaled.
         if (const int64_t hidden = first_visible(p, item, q0 + i) - k0; hidden > 0)
           std::fill(row, row + std::min(hidden, keys),
-                    static_cast<T>(p.scale > 0 ? -HUGE_VAL : HUGE_VAL));
+                    static_cast<T>(scale > 0 ? -HUGE_VAL : HUGE_VAL));
         T shrink;
         const T* bias = bias_row<T>(p, item, q0 + i);
         state[i] =
             softmax_row(row, bias ? bias + k0 : nullptr, visible_keys(p, item, q0 + i, k0, keys),
-                        padded_keys, static_cast<T>(p.scale), state[i], shrink);
+                        padded_keys, scale, state[i], shrink);
         if (!first && shrink != 1) {
           T* sum = gathered + i * padded_width;
           map(sum, sum, padded_width, [&](auto, auto x) { return hn::Mul(x, hn::Set(d, shrink)); });
@@ -376,6 +389,8 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
   if (p.dq) std::fill(dq_sum, dq_sum + all_queries * padded_width, T{0});
 
   const auto scale = hn::Set(d, static_cast<T>(p.scale));
+  const auto one = hn::Set(d, T{1});
+  const auto by_cap = hn::Set(d, static_cast<T>(p.soft_cap > 0 ? 1 / p.soft_cap : 0));
   for (int64_t k0 = 0; k0 < item.keys; k0 += kKeys) {
     const int64_t keys = std::min(kKeys, item.keys - k0);
     const int64_t padded_keys = round_up(keys, lanes(d));
@@ -401,6 +416,7 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
         const T* factors = dropout.active() ? dropout.row(i) : nullptr;
         const int64_t visible = visible_keys(p, item, q0 + i, k0, keys);
         const int64_t first_key = first_visible(p, item, q0 + i), hidden = first_key - k0;
+        const auto to_score = hn::Set(d, cap_scores(p, row, keys));
         const auto log_sum = hn::Set(d, lse[(q0 + i) * p.heads]);
         const auto row_delta = hn::Set(d, delta[q0 + i]);
         // The probability of an only key is constant: the difference below would be rounding errors
@@ -413,7 +429,8 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
           auto mask = hn::FirstN(d, static_cast<size_t>(inside));
           if (j < hidden) mask = hn::AndNot(hn::FirstN(d, static_cast<size_t>(hidden - j)), mask);
           // Rounded as in forward, where lse was made of it.
-          auto score = hn::Mul(hn::LoadU(d, row + j), scale);
+          auto score = hn::Mul(hn::LoadU(d, row + j), to_score);
+          const auto capped = hn::Mul(score, by_cap);  // the tanh, or 0 without a cap
           if (bias) score = hn::Add(score, load_n(d, bias + k0 + j, inside));
           const auto probability = hn::IfThenElseZero(mask, exp(d, hn::Sub(score, log_sum)));
           auto gradient = hn::LoadU(d, drow + j);
@@ -431,7 +448,8 @@ void backward_item(const AttentionBackwardParams& p, const Item& item) {
             store_n(hn::Add(load_n(d, sum, inside), hn::IfThenElseZero(moves, dscore)), d, sum,
                     inside);
           }
-          hn::StoreU(hn::IfThenElseZero(moves, hn::Mul(dscore, scale)), d, drow + j);
+          const auto slope = hn::Mul(hn::NegMulAdd(capped, capped, one), scale);
+          hn::StoreU(hn::IfThenElseZero(moves, hn::Mul(dscore, slope)), d, drow + j);
         }
       }
       if (p.dv) {
@@ -474,6 +492,7 @@ int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p
     c.keys = p.max_keys;
     c.dropout = p.dropout.active();
     c.bias = p.bias != nullptr;
+    c.soft_cap = p.soft_cap > 0;
     c.saves_lse = p.lse != nullptr;
     const AttentionKernelRow* row = attention_kernel(c);
     const bool one_query_kernel = row && row->kernel == AttentionKernel::one_query;

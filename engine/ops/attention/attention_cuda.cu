@@ -28,6 +28,7 @@ AttentionCase case_of(const DeviceState& device, const Params& p) {
   c.causal = p.causal;
   c.window = p.window > 0;
   c.bias = p.bias != nullptr;
+  c.soft_cap = p.soft_cap > 0;
   c.scale_positive = p.scale > 0;
   c.aligned = aligned({p.q, p.k, p.v, p.out}, {p.q_stride, p.k_stride, p.v_stride});
   return c;

@@ -26,7 +26,8 @@ struct AttentionProblem {
   const int32_t* key_begin;
   const int32_t* key_end;
   int64_t q_stride, k_stride, v_stride;
-  const void* bias;  // of distances, or null
+  float soft_cap;    // of scores; 0: none
+  const void* bias;  // of distances, or null; not with a soft cap
   int bias_columns;
 
   template <class Params>
@@ -47,6 +48,7 @@ struct AttentionProblem {
             p.q_stride,
             p.k_stride,
             p.v_stride,
+            static_cast<float>(p.soft_cap),
             p.bias,
             static_cast<int>(p.bias_columns)};
   }
@@ -113,16 +115,23 @@ struct AttentionItem {
   __device__ __forceinline__ int bias_column(const AttentionProblem& a, int i, int j) const {
     return a.bias_columns / 2 + j - (i + keys - queries);
   }
-  // The scaled score of query i and key j, with the bias that the problem has. Rounded after each
-  // step, so that forward and backward have the same. T: type of the bias.
+  // The scaled score of query i and key j, with the cap or bias that the problem has. Rounded after
+  // each step, so that forward and backward have the same. T: type of the bias.
   template <class T>
   __device__ __forceinline__ float score(const AttentionProblem& a, float product, int i,
                                          int j) const {
     const float scaled = __fmul_rn(product, a.scale);
+    if (a.soft_cap > 0) return __fmul_rn(a.soft_cap, tanhf(__fdiv_rn(scaled, a.soft_cap)));
     if (!a.bias) return scaled;
     const int column = min(max(bias_column(a, i, j), 0), a.bias_columns - 1);
     return __fadd_rn(scaled,
                      to_float(static_cast<const T*>(a.bias)[head * a.bias_columns + column]));
+  }
+  // The derivative of this score by the product.
+  static __device__ __forceinline__ float slope(const AttentionProblem& a, float score) {
+    if (a.soft_cap == 0) return a.scale;
+    const float capped = score / a.soft_cap;
+    return (1.0f - capped * capped) * a.scale;
   }
   // Number of the dropout element of key 0 of query i: a multiple of 32.
   __device__ __forceinline__ uint64_t dropout_row(const AttentionProblem& a, int i) const {

@@ -43,6 +43,7 @@ struct AttentionCase {
   bool causal = false;
   bool window = false;     // shorter than the longest sequence
   bool bias = false;       // of distances
+  bool soft_cap = false;   // of scores
   bool saves_lse = false;  // forward: a backward will follow
   bool aligned = true;     // every row of q, k, v, and so on begins at a multiple of 16 bytes
   bool scale_positive = true;
@@ -72,6 +73,7 @@ struct AttentionKernelRow {
   bool dropout;           // also with dropout
   bool window = true;     // also with a window
   bool bias = false;      // also with biases of distances
+  bool soft_cap = false;  // also with a soft cap of scores
   // Conditions that few rows have.
   bool causal = false;
   bool hopper = false;  // compute capability 9.0
@@ -87,8 +89,8 @@ struct AttentionKernelRow {
            (dtypes & dtype_bit(c.dtype)) != 0 && head_dim.contains(c.head_dim) &&
            c.head_dim % head_dim_step == 0 && queries.contains(c.queries) &&
            keys.contains(c.keys) && (dropout || !c.dropout) && (window || !c.window) &&
-           (bias || !c.bias) && (!causal || c.causal) && (!hopper || c.hopper) &&
-           shared_memory <= c.shared_memory && (!aligned || c.aligned) &&
+           (bias || !c.bias) && (soft_cap || !c.soft_cap) && (!causal || c.causal) &&
+           (!hopper || c.hopper) && shared_memory <= c.shared_memory && (!aligned || c.aligned) &&
            (!scale_positive || c.scale_positive) && (!tensor_maps || c.tensor_maps) &&
            (!inference_only || !c.saves_lse);
   }
@@ -151,6 +153,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kF32 | attention_table::kBf16,
      .head_dim = {1, kCudaHeadDim}, .head_dim_step = 1,
      .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false, .bias = true,
+     .soft_cap = true,
      .shared_memory = attention_table::kOfEveryCard},
 
     {.kernel = AttentionKernel::short_mma, .name = "short_mma",
@@ -231,7 +234,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kF32 | attention_table::kBf16,
      .head_dim = {1, kCudaHeadDim}, .head_dim_step = 1,
      .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true,
-     .bias = true,
+     .bias = true, .soft_cap = true,
      .shared_memory = attention_table::kOfEveryCard},
 
     // On the CPU the choice is made for each sequence, with its own number of queries.
@@ -241,6 +244,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kF32 | attention_table::kF64,
      .head_dim = {1}, .head_dim_step = 1,
      .queries = {1, 1}, .keys = attention_table::kAny, .dropout = false, .bias = true,
+     .soft_cap = true,
      .inference_only = true},
 
     {.kernel = AttentionKernel::tiles, .name = "tiles",
@@ -249,7 +253,7 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .dtypes = attention_table::kF32 | attention_table::kF64,
      .head_dim = {1}, .head_dim_step = 1,
      .queries = attention_table::kAny, .keys = attention_table::kAny, .dropout = true,
-     .bias = true},
+     .bias = true, .soft_cap = true},
     // clang-format on
 };
 

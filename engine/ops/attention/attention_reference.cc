@@ -162,6 +162,7 @@ Tensor attention_padded(Context& context, const AttentionInput& q, const Attenti
              heads_of(context, k, of_keys, options), {.transpose_b = true});
   const Shape by_head{ranges.sequences, heads, length, keys};
   Tensor scaled = reshape(context, scale(context, scores, attention_scale(options)), by_head);
+  if (options.soft_cap > 0) scaled = soft_cap(context, scaled, options.soft_cap);
   if (given.bias.defined()) scaled = add(context, scaled, given.bias);
   if (options.distance_bias.defined())
     scaled = add(context, scaled,

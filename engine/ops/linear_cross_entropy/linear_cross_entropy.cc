@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <type_traits>
 
 #include "engine/core/argument_error.h"
@@ -45,6 +46,11 @@ int64_t chunk_bytes(const Context& context, const Tensor& x, const Tensor& weigh
                   std::min(by_wave, checked_mul(x.numel(), int64_t{32}, kLinearCrossEntropyOp)));
 }
 
+void check_soft_cap(double cap) {
+  require_argument(std::isfinite(cap) && cap >= 0, kLinearCrossEntropyOp, "soft_cap",
+                   " must be 0, for none, or a finite number above it, got ", cap);
+}
+
 void check_teacher(const Context& context, const Tensor& x, const Tensor& weight,
                    const DistillationTeacher& teacher, const CrossEntropyOptions& loss) {
   check_mixture(kLinearCrossEntropyOp, teacher.share, teacher.temperature);
@@ -52,6 +58,7 @@ void check_teacher(const Context& context, const Tensor& x, const Tensor& weight
           "a teacher without a share in the loss");
   require(!loss.class_weights.defined(), ErrorCode::unsupported, kLinearCrossEntropyOp,
           "class weights do not go with a teacher");
+  check_soft_cap(teacher.soft_cap);
   check_compute_input(context, kLinearCrossEntropyOp, "the teacher's x", teacher.x);
   check_compute_input(context, kLinearCrossEntropyOp, "the teacher's weight", teacher.weight);
   check_same_dtype(kLinearCrossEntropyOp, "x", x, "the teacher's x", teacher.x);
@@ -93,6 +100,7 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
           ErrorCode::unsupported, kLinearCrossEntropyOp,
           "class weights with label smoothing need all logits at once: use linear and "
           "cross_entropy");
+  check_soft_cap(options.soft_cap);
   if (options.teacher) check_teacher(context, x, weight, *options.teacher, options.loss);
   require_argument(options.chunk_bytes.value_or(1) >= 1, kLinearCrossEntropyOp, "chunk_bytes",
                    " must be at least 1, got ", options.chunk_bytes.value_or(1));
@@ -185,7 +193,9 @@ struct Work {
   const CrossEntropyOptions& options;
   std::optional<DistillationTeacher> teacher;
   int64_t stride;             // from a row of logits to the next: V, in FP8 with its padding
+  double soft_cap;            // 0: none
   Tensor logits;              // [chunk, stride], then their gradient
+  Tensor capped;              // [chunk, stride] with a soft cap
   Tensor teacher_logits;      // [chunk, stride] with a teacher
   Tensor loss, nll, lse;      // [T], stat_dtype as everything below but dx
   Tensor dx;                  // undefined where not wanted
@@ -201,9 +211,24 @@ struct Work {
       fp8_logits(begin, rows);
     else
       project_rows(context, x, weight, bias, begin, rows, logits, stride);
-    if (teacher)
-      project_rows(context, teacher->x, teacher->weight, teacher->bias, begin, rows, teacher_logits,
-                   stride);
+    if (capped.defined()) cap_rows(soft_cap, rows, logits, capped);
+    if (!teacher) return;
+    project_rows(context, teacher->x, teacher->weight, teacher->bias, begin, rows, teacher_logits,
+                 stride);
+    if (teacher->soft_cap > 0) cap_rows(teacher->soft_cap, rows, teacher_logits, teacher_logits);
+  }
+
+  void cap_rows(double cap, int64_t rows, const Tensor& from, const Tensor& to) const {
+    launch(context, OpKernel::unary_forward, kLinearCrossEntropyOp,
+           UnaryForwardParams{x.dtype(), UnaryKind::soft_cap, cap, rows * stride, from.raw(),
+                              to.raw()});
+  }
+
+  // The gradient of the logits from the gradient of the capped ones.
+  void uncap_gradient(int64_t rows) const {
+    launch(context, OpKernel::unary_backward, kLinearCrossEntropyOp,
+           UnaryBackwardParams{x.dtype(), UnaryKind::soft_cap, soft_cap, false, rows * stride,
+                               nullptr, capped.raw(), logits.raw(), logits.raw()});
   }
 
   // Losses of the chunk; its logits become their gradient when one is wanted.
@@ -223,6 +248,7 @@ struct Work {
       }
       launch(context, OpKernel::cross_entropy_forward, kLinearCrossEntropyOp, p);
     }
+    if (capped.defined() && wants_gradient()) uncap_gradient(rows);
   }
 
   // Members that both losses have.
@@ -236,7 +262,7 @@ struct Work {
     p.rows = rows;
     p.classes = weight.dim(0);
     p.stride = stride;
-    p.logits = logits.raw();
+    p.logits = capped.defined() ? capped.raw() : logits.raw();
     p.labels = static_cast<const int32_t*>(inputs.labels.raw()) + begin;
     p.weights = inputs.weights.defined() ? at_row<const void>(inputs.weights.raw(), begin, 1, sums)
                                          : nullptr;
@@ -346,7 +372,7 @@ Fp8Work fp8_work(const Work& work, const Fp8Matrix& weight, int64_t chunk) {
   }
   if (work.dbias.buffer.defined() && padded != weight.rows)
     fp8.dbias = context.empty({padded}, work.dbias.buffer.dtype());
-  if (!work.dx.defined() || work.teacher) return fp8;
+  if (!work.dx.defined() || work.teacher || work.capped.defined()) return fp8;
   fp8.dlogits = fp8_bytes(context, checked_mul(chunk, padded, kLinearCrossEntropyOp));
   fp8.dlogits_scale = context.empty({2}, DType::f32);
   const Tensor& weights = work.inputs.weights;
@@ -359,6 +385,12 @@ Fp8Work fp8_work(const Work& work, const Fp8Matrix& weight, int64_t chunk) {
   p.scale = static_cast<float*>(fp8.dlogits_scale.raw());
   launch(context, OpKernel::fp8_scale, kLinearCrossEntropyOp, p);
   return fp8;
+}
+
+Tensor capped_linear(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     double cap) {
+  const Tensor logits = linear(context, x, weight, bias);
+  return cap > 0 ? soft_cap(context, logits, cap) : logits;
 }
 
 // Where the gradient of weight or bias goes.
@@ -396,7 +428,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   std::optional<DistillationTeacher> teacher;
   if (options.teacher) teacher = dense(context, *options.teacher);
   const int64_t stride = options.fp8_weight ? padded_fp8(classes) : classes;
-  const int64_t all_classes = teacher ? 2 * stride : stride;
+  const int64_t all_classes = (1 + (teacher ? 1 : 0) + (options.soft_cap > 0 ? 1 : 0)) * stride;
   const int64_t most = most_rows(all_classes, dtype, chunk_bytes(context, x, weight, options));
   const int64_t chunk = rows_of_chunk(rows, most);
   // The memory planned for a batch serves smaller ones, whose chunks may be larger: what is held
@@ -409,6 +441,8 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
             options.loss,
             std::move(teacher),
             stride,
+            options.soft_cap,
+            {},
             {},
             {},
             {},
@@ -419,6 +453,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
             {},
             {}};
   work.logits = context.empty({std::min(most, rows), stride}, dtype);
+  if (options.soft_cap > 0) work.capped = context.empty(work.logits.shape(), dtype);
   if (work.teacher) work.teacher_logits = context.empty(work.logits.shape(), dtype);
   const DType sums = stat_dtype(dtype);
   work.loss = context.empty({rows}, sums);
@@ -472,18 +507,19 @@ CrossEntropyOutput linear_cross_entropy_reference(Context& context, const Tensor
                                                   const Tensor& labels,
                                                   const LinearCrossEntropyOptions& options) {
   check_inputs(context, x, weight, bias, options);
+  const Tensor logits = capped_linear(context, x, weight, bias, options.soft_cap);
   if (options.teacher) {
     const DistillationTeacher& teacher = *options.teacher;
     const auto teacher_logits = [&] {
       const NoGrad no_grad(context);
-      return linear(context, teacher.x, teacher.weight, teacher.bias);
+      return capped_linear(context, teacher.x, teacher.weight, teacher.bias, teacher.soft_cap);
     }();
-    return distillation_reference(context, linear(context, x, weight, bias), teacher_logits, labels,
+    return distillation_reference(context, logits, teacher_logits, labels,
                                   {options.loss, teacher.share, teacher.temperature});
   }
   const CrossEntropyOptions plain = with_row_weights(context, kLinearCrossEntropyOp, weight.dim(0),
                                                      x.dtype(), labels, options.loss);
-  return cross_entropy_reference(context, linear(context, x, weight, bias), labels, plain);
+  return cross_entropy_reference(context, logits, labels, plain);
 }
 
 }  // namespace trafo::ops

@@ -23,13 +23,17 @@ struct DistillationTeacher {
   Tensor weight;                        // [V, the same width]
   Tensor bias;                          // [V] or undefined
   double share = 0.5, temperature = 1;  // see DistillationOptions; share above 0
+  double soft_cap = 0;                  // of its logits; 0: none
 };
 
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
   // Without class weights: UNSUPPORTED.
   std::optional<DistillationTeacher> teacher = {};
-  // Upper bound of the logits held at a time (the teacher's included), at least one row. Default: 8
+  // Above 0: the loss is of soft_cap(x W^T + b) (ops/unary), as in Gemma 2. 0: none.
+  double soft_cap = 0;
+  // Upper bound of the logits held at a time (the teacher's included, and with a soft cap also the
+  // logits without it), at least one row. Default: 8
   // MiB on the CPU, whose caches they should fit. Elsewhere twice the weight in float32, within 80
   // and 208 MiB, or one wave of tiles of dx if that is more and at most 32 bytes for each element
   // of x.
@@ -40,10 +44,10 @@ struct LinearCrossEntropyOptions {
   bool gradients_at_once = false;
   // The weight in E4M3 with both copies (ops/fp8). The logits and, where a gradient is wanted, dx
   // are then products of FP8 operands: x in E4M3, the gradient of the logits in E5M2. dW and db are
-  // computed from the gradient before this rounding, in the dtype of x. With a teacher dx is as
-  // without FP8, and so are the teacher's logits. The width is a multiple of 16, x is float32 on
-  // the CPU and bfloat16 on CUDA, on cards from compute capability 8.9 on; anything else is
-  // INVALID_ARGUMENT or UNSUPPORTED. Is read before the call returns.
+  // computed from the gradient before this rounding, in the dtype of x. With a teacher or a soft
+  // cap dx is as without FP8, and so are the teacher's logits. The width is a multiple of 16, x is
+  // float32 on the CPU and bfloat16 on CUDA, on cards from compute capability 8.9 on; anything else
+  // is INVALID_ARGUMENT or UNSUPPORTED. Is read before the call returns.
   const Fp8Matrix* fp8_weight = nullptr;
 };
 

@@ -1,5 +1,8 @@
 #include "engine/ops/unary/unary.h"
 
+#include <cmath>
+
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
@@ -73,6 +76,11 @@ Tensor tanh(Context& context, const Tensor& x) {
 }
 Tensor sigmoid(Context& context, const Tensor& x) {
   return unary(context, "sigmoid", UnaryKind::sigmoid, x, 0);
+}
+Tensor soft_cap(Context& context, const Tensor& x, double cap) {
+  require_argument(std::isfinite(cap) && cap > 0, "soft_cap", "cap",
+                   " must be finite and above 0, got ", cap);
+  return unary(context, "soft_cap", UnaryKind::soft_cap, x, cap);
 }
 
 }  // namespace ops

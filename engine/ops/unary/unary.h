@@ -12,16 +12,18 @@ enum class UnaryKind : int32_t {
   sqrt = 3,
   tanh = 4,
   sigmoid = 5,
-  shift = 6
+  shift = 6,
+  soft_cap = 7
 };
 
 struct UnaryForwardParams {
   DType dtype;
   UnaryKind kind;
-  double factor;  // scale: y = factor x; shift: y = x + factor
+  double
+      factor;  // scale: y = factor x; shift: y = x + factor; soft_cap: y = factor tanh(x / factor)
   int64_t count;
   const void* x;
-  void* y;
+  void* y;  // may be the memory of x
 };
 
 struct UnaryBackwardParams {
@@ -33,7 +35,7 @@ struct UnaryBackwardParams {
   const void* x;
   const void* y;
   const void* dy;
-  void* dx;
+  void* dx;  // may be the memory of dy
 };
 
 namespace ops {
@@ -45,6 +47,8 @@ Tensor log(Context& context, const Tensor& x);
 Tensor sqrt(Context& context, const Tensor& x);
 Tensor tanh(Context& context, const Tensor& x);
 Tensor sigmoid(Context& context, const Tensor& x);
+// cap tanh(x / cap), cap > 0: between -cap and cap, and near 0 as x.
+Tensor soft_cap(Context& context, const Tensor& x, double cap);
 
 }  // namespace ops
 }  // namespace trafo

@@ -50,6 +50,8 @@ void forward(ThreadPool& pool, const UnaryForwardParams& p) {
         return apply([](auto d, auto v) { return tanh(d, v); });
       case UnaryKind::sigmoid:
         return apply([](auto d, auto v) { return sigmoid(d, v); });
+      case UnaryKind::soft_cap:
+        return apply([&](auto d, auto v) { return hn::Mul(factor, tanh(d, hn::Div(v, factor))); });
     }
   });
 }
@@ -103,6 +105,11 @@ void backward(ThreadPool& pool, const UnaryBackwardParams& p) {
         return apply(y, [&](auto g, auto v) { return hn::Mul(g, hn::NegMulAdd(v, v, one)); });
       case UnaryKind::sigmoid:
         return apply(y, [&](auto g, auto v) { return hn::Mul(g, hn::Mul(v, hn::Sub(one, v))); });
+      case UnaryKind::soft_cap:
+        return apply(y, [&](auto g, auto v) {
+          const auto t = hn::Div(v, factor);
+          return hn::Mul(g, hn::NegMulAdd(t, t, one));
+        });
     }
   });
 }

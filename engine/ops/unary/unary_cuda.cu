@@ -32,6 +32,8 @@ struct UnaryForward {
         return apply([](float v) { return tanhf(v); });
       case UnaryKind::sigmoid:
         return apply([](float v) { return 1.0f / (1.0f + expf(-v)); });
+      case UnaryKind::soft_cap:
+        return apply([this](float v) { return factor * tanhf(v / factor); });
     }
   }
 };
@@ -39,6 +41,7 @@ struct UnaryForward {
 // in[0]: upstream gradient, in[1]: what forward saved (input of log, output of the others).
 struct UnaryBackward {
   UnaryKind kind;
+  float factor;
 
   template <int kWidth>
   __device__ void operator()(int64_t, const float (&in)[2][kWidth], float (&out)[kWidth]) const {
@@ -55,6 +58,8 @@ struct UnaryBackward {
         return apply([](float g, float v) { return g * (1.0f - v * v); });
       case UnaryKind::sigmoid:
         return apply([](float g, float v) { return g * (v * (1.0f - v)); });
+      case UnaryKind::soft_cap:
+        return apply([this](float g, float v) { return g * (1.0f - v / factor * (v / factor)); });
       default:
         return apply([](float g, float v) { return g * v; });  // exp
     }
@@ -90,9 +95,9 @@ int32_t unary_backward_cuda(DeviceState& device, const UnaryBackwardParams& p) {
       return;
     }
     const T* saved = static_cast<const T*>(p.kind == UnaryKind::log ? p.x : p.y);
-    result = cuda::elementwise<cuda::kPackWidth<T>>(device, "unary_backward",
-                                                    cuda::ElementwiseInputs<T, 2>{{dy, saved}}, dx,
-                                                    p.count, p.accumulate, UnaryBackward{p.kind});
+    result = cuda::elementwise<cuda::kPackWidth<T>>(
+        device, "unary_backward", cuda::ElementwiseInputs<T, 2>{{dy, saved}}, dx, p.count,
+        p.accumulate, UnaryBackward{p.kind, static_cast<float>(p.factor)});
   });
   return known
              ? result

@@ -65,6 +65,10 @@
   wrong("full_attention_interval", full_attention_interval, -1) \
   wrong("rope_local_theta", rope_local_theta, -1) \
   wrong("rope_local_theta", rope_local_theta, NAN) \
+  wrong("attention_soft_cap", attention_soft_cap, -1) \
+  wrong("attention_soft_cap", attention_soft_cap, NAN) \
+  wrong("logits_soft_cap", logits_soft_cap, -1) \
+  wrong("logits_soft_cap", logits_soft_cap, NAN) \
   wrong("sandwich_norm", sandwich_norm, 2) \
   wrong("relative_buckets", relative_buckets, -1) \
   wrong("relative_distance", relative_distance, -1) \

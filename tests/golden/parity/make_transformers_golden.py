@@ -57,6 +57,10 @@ FORMS = {
                dict(activation="gelu", ffn="geglu", tied_embeddings=False, sandwich_norm=True, embedding_scale=WIDTH**0.5, attention_scale=10**-0.5, qk_norm="head",
                     head_width=6, kv_heads=1, rope_theta=1000.0, rope_factor=2.0, sliding_window=3, full_attention_interval=2,
                     rope_local_theta=100.0)),
+    "gemma2": ("Gemma2", dict(head_dim=6, num_key_value_heads=1, tie_word_embeddings=False, sliding_window=3, query_pre_attn_scalar=10,
+                              attn_logit_softcapping=0.75, final_logit_softcapping=2.0),
+               dict(activation="gelu", ffn="geglu", tied_embeddings=False, sandwich_norm=True, embedding_scale=WIDTH**0.5, attention_scale=10**-0.5,
+                    head_width=6, kv_heads=1, sliding_window=3, full_attention_interval=2, attention_soft_cap=0.75, logits_soft_cap=2.0)),
     "mbart": ("MBart", dict(**_mbart, scale_embedding=True), _learned),
     # BART's norms come after the blocks.
     "bart": ("Bart", dict(**_mbart, scale_embedding=False), dict(**_learned, pre_norm=False, embedding_scale=1.0)),
@@ -98,7 +102,7 @@ def made(kind, settings):
 
 def less(model, part):
     """A weight of the engine less the one of the class: Gemma's norms multiply by 1 + weight."""
-    return 1.0 if model.config.model_type == "gemma3_text" and part.dim() == 1 else 0.0
+    return 1.0 if model.config.model_type in ("gemma2", "gemma3_text") and part.dim() == 1 else 0.0
 
 
 def encoder_decoder_parameters(named):

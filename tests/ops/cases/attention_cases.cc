@@ -37,6 +37,7 @@ struct AttentionCase {
   bool added = false;  // the mask is an input, and some of it -infinity; else int32
   int64_t window = 0;
   int64_t distances = 0;  // n of distance_bias [heads, 2 n - 1], the last input; 0: none
+  double soft_cap = 0;
 
   int64_t width() const { return heads * head_dim; }
   int64_t kv_width() const { return (kv_heads > 0 ? kv_heads : heads) * head_dim; }
@@ -83,6 +84,7 @@ OpCase attention_case(const char* label, const AttentionCase& c) {
     options.scale = c.scale;
     options.window = c.window;
     options.dropout = c.dropout;
+    options.soft_cap = c.soft_cap;
     if (c.distances > 0) options.distance_bias = x.back();
     if (c.mask.rank() > 0) {
       InputMaker maker(context, x[0].dtype(), 33);
@@ -123,6 +125,11 @@ AttentionCase with_mask(AttentionCase c, const Shape& mask, bool added) {
 
 AttentionCase with_distances(AttentionCase c, int64_t distances) {
   c.distances = distances;
+  return c;
+}
+
+AttentionCase with_cap(AttentionCase c, double cap) {
+  c.soft_cap = cap;
   return c;
 }
 
@@ -228,6 +235,26 @@ OpCases attention_cases() {
           with_distances(
               with_mask({2, 2, {4, 3}, {4, 3}, Layout::packed, true}, {2, 2, 4, 4}, false), 4)),
       attention_case("distances, empty batch", with_distances({2, 2, {}, {}}, 1)),
+      attention_case("soft cap", with_cap({2, 3, {4, 1}, {5, 2}}, 1)),
+      attention_case("soft cap, packed, causal",
+                     with_cap({2, 4, {4, 6}, {4, 6}, Layout::packed, true, 2}, 1.5)),
+      attention_case("soft cap far above the scores",
+                     with_cap({2, 2, {3, 6}, {3, 6}, Layout::packed, true}, 50)),
+      attention_case("soft cap over tiles, dropout",
+                     with_cap({1, 2, {70}, {131}, Layout::separate, false, 2, dropout}, 0.75)),
+      attention_case("soft cap, no vector divides the head",
+                     with_cap({1, 19, {3}, {5}, Layout::separate}, 2)),
+      attention_case("soft cap, grouped, queries without keys",
+                     with_cap({4, 2, {0, 3, 2}, {2, 0, 4}, Layout::separate, false, 0, {}, 2}, 1)),
+      attention_case(
+          "soft cap, grouped, window",
+          with_cap(with_window({4, 2, {6, 3}, {6, 3}, Layout::packed, true, 3, {}, 2}, 2), 1)),
+      attention_case("soft cap, window over tiles, scores of the other sign",
+                     with_cap(with_window({1, 2, {131}, {131}, Layout::packed, true, -2}, 75), 1)),
+      attention_case(
+          "soft cap, masked pairs",
+          with_cap(with_mask({2, 2, {4, 3}, {4, 3}, Layout::packed, true}, {2, 2, 4, 4}, false),
+                   1)),
   };
 }
 

@@ -15,6 +15,7 @@ struct HeadCase {
   Reduction reduction = Reduction::mean;
   bool by_class = false;
   double teacher_share = 0;  // above 0: with a teacher of temperature 2
+  double soft_cap = 0;       // of both
 };
 
 OpCase head_case(const char* label, const HeadCase& c) {
@@ -42,9 +43,14 @@ OpCase head_case(const char* label, const HeadCase& c) {
     }
     if (c.teacher_share > 0) {
       InputMaker maker(context, dtype, 38);
-      options.teacher = {maker.uniform({rows, 3}), maker.uniform({c.classes, 3}),
-                         maker.uniform({c.classes}), c.teacher_share, 2};
+      options.teacher = {maker.uniform({rows, 3}),
+                         maker.uniform({c.classes, 3}),
+                         maker.uniform({c.classes}),
+                         c.teacher_share,
+                         2,
+                         c.soft_cap};
     }
+    options.soft_cap = c.soft_cap;
     const Tensor labels = context.from_values<int32_t>(c.labels, {rows});
     const Tensor bias = c.bias ? inputs[2] : Tensor{};
     return std::vector<Tensor>{
@@ -73,6 +79,16 @@ OpCases linear_cross_entropy_cases() {
                 {4, 9, {2, -100, 8, 1, 0}, 4, true, 0.2, true, Reduction::mean, false, 0.5}),
       head_case("the teacher alone",
                 {4, 9, {2, -100, 8, 1, 0}, 4, false, 0, false, Reduction::sum, false, 1}),
+      head_case("a soft cap",
+                {4, 9, {2, -100, 8, 1, 0}, 4, true, 0.2, true, Reduction::mean, false, 0, 0.8}),
+      head_case("a soft cap, chunks of one row",
+                {5, 7, {0, 6, 3}, 2, false, 0, false, Reduction::sum, false, 0, 1.5}),
+      head_case("a soft cap, weights of classes",
+                {4, 6, {0, 5, -100, 2, 5}, 2, true, 0, true, Reduction::mean, true, 0, 1}),
+      head_case("a soft cap, a teacher with one",
+                {4, 9, {2, -100, 8, 1, 0}, 4, true, 0.2, true, Reduction::mean, false, 0.5, 0.8}),
+      head_case("a soft cap, empty batch",
+                {4, 5, {}, 8, true, 0.1, false, Reduction::mean, false, 0, 1}),
       head_case("a chunk without labels",
                 {3, 4, {-100, -100, 1, 3}, 2, true, 0.1, true, Reduction::sum}),
   };

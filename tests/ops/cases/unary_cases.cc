@@ -14,7 +14,7 @@ OpCase all(const char* label, Shape shape, double low = 0.25, double high = 3) {
             return Tensors{ops::scale(context, x, -1.75), ops::shift(context, x, 0.375),
                            ops::exp(context, x),          ops::log(context, x),
                            ops::sqrt(context, x),         ops::tanh(context, x),
-                           ops::sigmoid(context, x)};
+                           ops::sigmoid(context, x),      ops::soft_cap(context, x, 1.5)};
           }};
 }
 
@@ -24,7 +24,8 @@ OpCase everywhere(const char* label, Shape shape, double low, double high) {
           [](Context& context, const Tensors& in) {
             const Tensor& x = in[0];
             return Tensors{ops::scale(context, x, 0.5), ops::shift(context, x, -2),
-                           ops::exp(context, x), ops::tanh(context, x), ops::sigmoid(context, x)};
+                           ops::exp(context, x),        ops::tanh(context, x),
+                           ops::sigmoid(context, x),    ops::soft_cap(context, x, 3)};
           }};
 }
 

@@ -494,9 +494,9 @@ TEST_F(CudaAttention, WindowsEqualFloat64InManyEqualSequences) {
     }
 }
 
-// Biases of distances and their gradient, in float32 as on the CPU, and twice the same bits. Tiles
-// have 16 to 64 queries.
-TEST_F(CudaAttention, BiasesOfDistancesEqualTheCpus) {
+// Biases of distances and their gradient, and soft caps, in float32 as on the CPU, and twice the
+// same bits. Tiles have 16 to 64 queries.
+TEST_F(CudaAttention, BiasesOfDistancesAndSoftCapsEqualTheCpus) {
   const std::unique_ptr<Context> cpu = make_context({DeviceKind::cpu, 0}, 4);
   struct Values {
     std::vector<float> output, inputs, bias;
@@ -514,14 +514,16 @@ TEST_F(CudaAttention, BiasesOfDistancesEqualTheCpus) {
     Tensor x = drawn({rows, 3 * width}, 0.5);
     const Tensor upstream = drawn({rows, width}, 1);
     ops::AttentionOptions options = given;
-    options.distance_bias = drawn({given.heads, 2 * 400 - 1}, 2);
+    const bool biased = given.soft_cap == 0;
+    if (biased) options.distance_bias = drawn({given.heads, 2 * 400 - 1}, 2);
     set_requires_grad(x, true);
-    set_requires_grad(options.distance_bias, true);
+    if (biased) set_requires_grad(options.distance_bias, true);
     const Tensor cu = context.from_values<int32_t>(bounds, {std::ssize(bounds)});
     const Tensor y = ops::attention(context, {x, 0}, {x, width}, {x, 2 * width}, cu, cu, options);
     context.backward(y, upstream);
-    return Values{context.values<float>(y), context.values<float>(grad_of(x)),
-                  context.values<float>(grad_of(options.distance_bias))};
+    return Values{
+        context.values<float>(y), context.values<float>(grad_of(x)),
+        biased ? context.values<float>(grad_of(options.distance_bias)) : std::vector<float>{}};
   };
   const auto expect_near_to = [](const std::vector<float>& found, const std::vector<float>& wanted,
                                  const char* what) {
@@ -532,24 +534,28 @@ TEST_F(CudaAttention, BiasesOfDistancesEqualTheCpus) {
       ASSERT_NEAR(found[i], wanted[i], 2e-5 * largest) << what << " " << i;
   };
   for (const int64_t head_dim : {20, 64, 128, 256})
-    for (const bool causal : {false, true})
-      for (const bool dropout : {false, true}) {
-        ops::AttentionOptions options;
-        options.heads = 3;
-        options.head_dim = head_dim;
-        options.causal = causal;
-        options.scale = 1;
-        if (dropout) options.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
-        const Batch batch{{130, 130}, {1, 1}, {0, 0}, {64, 64}, {385, 385}};
-        const Values found = run(*context_, options, batch), again = run(*context_, options, batch),
-                     wanted = run(*cpu, options, batch);
-        SCOPED_TRACE(concat("head_dim ", head_dim, causal ? ", causal" : ""));
-        expect_near_to(found.output, wanted.output, "output");
-        expect_near_to(found.inputs, wanted.inputs, "gradient");
-        expect_near_to(found.bias, wanted.bias, "gradient of the biases");
-        EXPECT_EQ(found.bias, again.bias);
-        if (HasFatalFailure()) return;
+    for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      const bool causal = (variant & 1) != 0, dropout = (variant & 2) != 0;
+      ops::AttentionOptions options;
+      options.heads = 3;
+      options.head_dim = head_dim;
+      options.causal = causal;
+      options.scale = 1;
+      if ((variant & 4) != 0) {
+        options.soft_cap = 1.5;
+        options.window = causal ? 70 : 0;
       }
+      if (dropout) options.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
+      const Batch batch{{130, 130}, {1, 1}, {0, 0}, {64, 64}, {385, 385}};
+      const Values found = run(*context_, options, batch), again = run(*context_, options, batch),
+                   wanted = run(*cpu, options, batch);
+      SCOPED_TRACE(concat("head_dim ", head_dim, causal ? ", causal" : ""));
+      expect_near_to(found.output, wanted.output, "output");
+      expect_near_to(found.inputs, wanted.inputs, "gradient");
+      expect_near_to(found.bias, wanted.bias, "gradient of the biases");
+      EXPECT_EQ(found.bias, again.bias);
+      if (HasFatalFailure()) return;
+    }
 }
 
 // More tiles of equal sequences than a card has multiprocessors: blocks go from one to the next.

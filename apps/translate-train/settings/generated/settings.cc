@@ -758,6 +758,8 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   if (c.sliding_window != 0) found.push_back({"sliding_window", c.sliding_window});
   if (c.full_attention_interval != 0) found.push_back({"full_attention_interval", c.full_attention_interval});
   if (c.rope_local_theta != 0) found.push_back({"rope_local_theta", c.rope_local_theta});
+  if (c.attention_soft_cap != 0) found.push_back({"attention_soft_cap", c.attention_soft_cap});
+  if (c.logits_soft_cap != 0) found.push_back({"logits_soft_cap", c.logits_soft_cap});
   if (c.sandwich_norm != 0) found.push_back({"sandwich_norm", c.sandwich_norm != 0});
   if (c.relative_buckets != 0) found.push_back({"relative_buckets", c.relative_buckets});
   if (c.relative_distance != 128) found.push_back({"relative_distance", c.relative_distance});

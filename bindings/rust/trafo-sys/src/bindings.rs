@@ -2337,6 +2337,10 @@ pub struct trafo_model_config {
     pub full_attention_interval: i64,
     #[doc = " Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).\n Default 0: the angles of the other layers."]
     pub rope_local_theta: f64,
+    #[doc = " A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50). Default 0: none."]
+    pub attention_soft_cap: f64,
+    #[doc = " A logit z of a decoder-lm becomes c tanh(z / c), c being the number (Gemma 2: 30). Default 0: none."]
+    pub logits_soft_cap: f64,
     #[doc = " Buckets of distances of an encoder-decoder with relative position biases, as in T5: each stack learns a bias of attention\n scores for each bucket and head, which its layers share, and has no other positions. Such a model may have RMS norm, no\n biases, a gated ffn, embedding_scale, attention_scale and logits_divisor. Default 0: none."]
     pub relative_buckets: i64,
     #[doc = " Distance in tokens from which on all keys have the last bucket, with relative_buckets; above half of them. Default 128."]
@@ -2398,7 +2402,7 @@ pub struct trafo_model_config {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 440usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 456usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2464,64 +2468,68 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, full_attention_interval) - 288usize];
     ["Offset of field: trafo_model_config::rope_local_theta"]
         [::core::mem::offset_of!(trafo_model_config, rope_local_theta) - 296usize];
+    ["Offset of field: trafo_model_config::attention_soft_cap"]
+        [::core::mem::offset_of!(trafo_model_config, attention_soft_cap) - 304usize];
+    ["Offset of field: trafo_model_config::logits_soft_cap"]
+        [::core::mem::offset_of!(trafo_model_config, logits_soft_cap) - 312usize];
     ["Offset of field: trafo_model_config::relative_buckets"]
-        [::core::mem::offset_of!(trafo_model_config, relative_buckets) - 304usize];
+        [::core::mem::offset_of!(trafo_model_config, relative_buckets) - 320usize];
     ["Offset of field: trafo_model_config::relative_distance"]
-        [::core::mem::offset_of!(trafo_model_config, relative_distance) - 312usize];
+        [::core::mem::offset_of!(trafo_model_config, relative_distance) - 328usize];
     ["Offset of field: trafo_model_config::labels"]
-        [::core::mem::offset_of!(trafo_model_config, labels) - 320usize];
+        [::core::mem::offset_of!(trafo_model_config, labels) - 336usize];
     ["Offset of field: trafo_model_config::token_types"]
-        [::core::mem::offset_of!(trafo_model_config, token_types) - 328usize];
+        [::core::mem::offset_of!(trafo_model_config, token_types) - 344usize];
     ["Offset of field: trafo_model_config::classifier_dropout"]
-        [::core::mem::offset_of!(trafo_model_config, classifier_dropout) - 336usize];
+        [::core::mem::offset_of!(trafo_model_config, classifier_dropout) - 352usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 344usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 360usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 348usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 364usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 352usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 368usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 356usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 372usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 360usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 376usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 364usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 380usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
-        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 368usize];
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 384usize];
     ["Offset of field: trafo_model_config::learned_positions"]
-        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 372usize];
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 388usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 376usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 392usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 380usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 396usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 384usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 400usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 388usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 404usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 392usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 408usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 396usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 412usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 400usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 416usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 404usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 420usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 408usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 424usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 412usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 428usize];
     ["Offset of field: trafo_model_config::sandwich_norm"]
-        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 416usize];
+        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 432usize];
     ["Offset of field: trafo_model_config::separate_output"]
-        [::core::mem::offset_of!(trafo_model_config, separate_output) - 420usize];
+        [::core::mem::offset_of!(trafo_model_config, separate_output) - 436usize];
     ["Offset of field: trafo_model_config::encoder_class"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 424usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 440usize];
     ["Offset of field: trafo_model_config::encoder_head"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 428usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 444usize];
     ["Offset of field: trafo_model_config::pooler"]
-        [::core::mem::offset_of!(trafo_model_config, pooler) - 432usize];
+        [::core::mem::offset_of!(trafo_model_config, pooler) - 448usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 436usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 452usize];
 };
 unsafe extern "C" {
     #[must_use]

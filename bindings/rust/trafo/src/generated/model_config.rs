@@ -378,6 +378,11 @@ model_config! {
     /// Base of the angles of rotary positions in the layers with `sliding_window`, where `rope_factor` does not divide
     /// them (Gemma 3). Default 0: the angles of the other layers.
     rope_local_theta: f64 = same, same;
+    /// A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50). Default
+    /// 0: none.
+    attention_soft_cap: f64 = same, same;
+    /// A logit z of a decoder-lm becomes c tanh(z / c), c being the number (Gemma 2: 30). Default 0: none.
+    logits_soft_cap: f64 = same, same;
     /// Whether the output of each block has a norm, before the residual connection adds it, in addition to the norm of
     /// its input (Gemma), in a model with RMS norm and `pre_norm`. Default false.
     sandwich_norm: bool = i32::from, from_flag;
