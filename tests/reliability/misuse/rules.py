@@ -378,7 +378,7 @@ COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_
 QUANTITIES = {"best", "capacity", "hosts", "kept_sequences", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
               "target_tokens", "update", "value"}
 # Any sign means something: a dimension counted from the end, no padding.
-SIGNED = {"padding_id", "bos", "pad", "unk"}
+SIGNED = {"document_end", "padding_id", "bos", "pad", "unk"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 # Above 0 and up to 1.
 SHARES = {"share"}
