@@ -125,6 +125,7 @@ int run(int argc, char** argv) {
   static constexpr Command kCommands[] = {
       {"train", "train, or continue where the run directory stopped", add_train},
       {"vocab", "train a vocabulary", add_vocab},
+      {"encode", "write text as a file of token ids of llm.c, nanoGPT or Megatron", add_encode},
       {"translate", "translate lines", add_translate},
       {"generate", "continue texts, or answer conversations, with a decoder-only model",
        add_generate},

@@ -4,6 +4,8 @@
 
 #include "capi/src/text_handles.h"
 #include "engine/core/cancel_scope.h"
+#include "engine/core/parallel_chunks.h"
+#include "engine/data/token_files/token_writer.h"
 #include "engine/data/train_tokenizer.h"
 #include "engine/io/atomic_file.h"
 #include "engine/text/tokenizer/tokenizer_kinds.h"
@@ -314,8 +316,11 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
       call.refuse_argument("preferences", " and monolingual are both set: text is one of them");
     if (o.memory_bytes < 0)
       call.refuse_argument("memory_bytes", " must be at least 0, got ", o.memory_bytes);
-    if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_CSV)
-      call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_CSV, ", got ", o.format);
+    if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_MEGATRON)
+      call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_MEGATRON, ", got ", o.format);
+    if (o.document_end >= 0 && o.format != TRAFO_CORPUS_LLM_C && o.format != TRAFO_CORPUS_NANOGPT)
+      call.refuse_argument("document_end", " is of files of llm.c and nanoGPT, got ",
+                           o.document_end);
     call.reserved(o.reserved);
     if (!preferences && (count < 1 || count > (monolingual ? 1u : 2u)))
       call.refuse(count, " paths: ",
@@ -324,6 +329,7 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
     LoadOptions load;
     load.memory_bytes = o.memory_bytes;
     load.format = static_cast<CorpusFormat>(o.format);
+    load.document_end = o.document_end;
     const trafo_string_view& folder = o.unpack_directory;
     if (!call.text(folder.data, folder.length, "unpack_directory").empty())
       load.unpack_directory = utf8_path(call, folder.data, folder.length, "unpack_directory");
@@ -334,6 +340,26 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
                                     : count == 2  ? load_parallel(files[0], files[1], load)
                                     : monolingual ? load_monolingual(files[0], load)
                                                   : load_tsv(files[0], load));
+  });
+}
+
+trafo_error* trafo_corpus_write_ids(const trafo_corpus* corpus, const trafo_tokenizer* tokenizer,
+                                    int32_t format, const char* path, size_t path_length,
+                                    const trafo_cancel* cancel, int64_t* out_documents,
+                                    int64_t* out_tokens) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_documents, "out_documents");
+    call.out(out_tokens, "out_tokens");
+    const CancelArgument token(call, cancel);
+    if (format < TRAFO_CORPUS_LLM_C || format > TRAFO_CORPUS_MEGATRON)
+      call.refuse_argument("format", " must be ", TRAFO_CORPUS_LLM_C, " to ", TRAFO_CORPUS_MEGATRON,
+                           ", files of token ids, got ", format);
+    const TokenFileSize size = write_token_file(
+        call.handle(corpus, "corpus").corpus, call.handle(tokenizer, "tokenizer").tokenizer,
+        static_cast<CorpusFormat>(format), utf8_path(call, path, path_length, "path"),
+        idle_host_threads(), token.get());
+    *out_documents = size.documents;
+    *out_tokens = size.tokens;
   });
 }
 
@@ -374,7 +400,8 @@ trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus, trafo_corpus_info
             pairs.format() == CorpusFormat::json_lines,
             pairs.has_chats(),
             pairs.labelled(),
-            pairs.format() == CorpusFormat::csv};
+            pairs.format() == CorpusFormat::csv,
+            pairs.has_ids()};
   });
 }
 

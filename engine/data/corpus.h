@@ -36,6 +36,10 @@ enum class CorpusFormat {
   json_lines,
   chats,  // JSON lines, each a conversation
   csv,    // with the names of the columns in the first line
+  // Files of token ids, see token_files/token_layout.h:
+  llm_c,
+  nanogpt,
+  megatron,
 };
 
 struct CorpusOptions {

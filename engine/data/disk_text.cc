@@ -1,19 +1,15 @@
 #include "engine/data/disk_text.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <exception>
-#include <filesystem>
 #include <thread>
 
 #include "engine/core/library_thread.h"
-#include "engine/core/open_error.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/data/pair_reader.h"
+#include "engine/data/read_only_file.h"
 #include "engine/os/file.h"
-#include "engine/os/names.h"
 
 namespace trafo {
 namespace {
@@ -23,72 +19,6 @@ constexpr std::string_view kDiskTextOrigin = "corpus";
 constexpr int kLengthBits = 21;
 static_assert(limits::kTextOffsetBits + kLengthBits == 64);
 static_assert(CorpusOptions{}.max_line_bytes < size_t{1} << kLengthBits);
-
-// An open file that is read at offsets, after it was filled if it is a temporary one.
-class ReadOnlyFile {
- public:
-  ReadOnlyFile() = default;
-  ReadOnlyFile(const ReadOnlyFile&) = delete;
-  ReadOnlyFile& operator=(const ReadOnlyFile&) = delete;
-  ~ReadOnlyFile() {
-    if (descriptor_ >= 0) os::close_file(descriptor_);
-  }
-
-  void open_path(const std::string& path) {
-    name_ = path;
-    descriptor_ = os::open_file(path, os::Open::read);
-    if (descriptor_ < 0) fail_to_open(kDiskTextOrigin, path, errno);
-    // Taken before the lines are indexed: the file must not change after this.
-    watched_ = os::file_status(descriptor_, known_) == 0;
-  }
-
-  // Opens an unnamed file for reading and writing. Returns its descriptor, which this object owns.
-  int make_nameless(const std::string& directory, const std::string& for_name) {
-    namespace fs = std::filesystem;
-    name_ = for_name;
-    std::error_code error;
-    const fs::path folder =
-        directory.empty() ? fs::temp_directory_path(error) : os::path_of(directory);
-    fs::create_directories(folder, error);
-    descriptor_ = os::open_nameless_file(folder / "unpacked-");
-    require(descriptor_ >= 0, ErrorCode::io, kDiskTextOrigin, for_name, " cannot be unpacked in ",
-            folder.string(), ": ", std::strerror(errno));
-    return descriptor_;
-  }
-
-  void read(uint64_t offset, size_t length, std::string& out) const {
-    out.resize(length);
-    for (size_t done = 0; done < length;) {
-      const ptrdiff_t got =
-          os::read_at(descriptor_, out.data() + done, length - done, offset + done);
-      require(got >= 0, ErrorCode::io, kDiskTextOrigin, name_,
-              ": cannot be read: ", std::strerror(errno));
-      if (got == 0) fail_changed();
-      done += static_cast<size_t>(got);
-    }
-  }
-
-  const std::string& name() const { return name_; }
-
-  [[noreturn]] void fail_changed() const {
-    fail(ErrorCode::io, kDiskTextOrigin, name_,
-         ": has changed while it was trained on; stop and start again to read it anew");
-  }
-
-  void check_unchanged() const {
-    os::FileStatus now;
-    if (!watched_ || os::file_status(descriptor_, now) != 0) return;
-    if (now.size != known_.size || now.modified_seconds != known_.modified_seconds ||
-        now.modified_nanoseconds != known_.modified_nanoseconds)
-      fail_changed();
-  }
-
- private:
-  std::string name_;
-  int descriptor_ = -1;
-  bool watched_ = false;
-  os::FileStatus known_;
-};
 
 // One file of the corpus.
 struct Side {

@@ -15,12 +15,14 @@ namespace {
 constexpr const char* kEncodePairsOrigin = "corpus";
 
 // The ids of a view, without an alignment of its bytes.
-void copy_ids(std::string_view bytes, int64_t vocabulary, int64_t pair, std::vector<int32_t>& ids) {
+void copy_ids(std::string_view bytes, int64_t vocabulary, const TextCorpus& corpus, int64_t pair,
+              std::vector<int32_t>& ids) {
   ids.resize(bytes.size() / sizeof(int32_t));
   if (!ids.empty()) std::memcpy(ids.data(), bytes.data(), bytes.size());
   for (const int32_t id : ids)
-    require(id >= 0 && id < vocabulary, ErrorCode::invalid_argument, kEncodePairsOrigin, "pair ",
-            pair + 1, " has the id ", id, ", the vocabulary has 0 to ", vocabulary - 1);
+    if (id < 0 || id >= vocabulary)
+      fail(ErrorCode::invalid_argument, kEncodePairsOrigin, corpus.place(pair), " has the id ", id,
+           ", the vocabulary has 0 to ", vocabulary - 1);
 }
 
 Json parse_part(std::string_view text, const std::string& place) {
@@ -103,8 +105,8 @@ void encode_labels(const PairEncoding& encoding, const Encoder& encoder, const T
   const LabelNames& labels = encoding.labels;
   const std::string place = corpus.place(number);
   if (corpus.has_ids()) {
-    copy_ids(text.source, encoding.vocabulary, number, pair.source);
-    copy_ids(text.target, std::ssize(labels.names), number, pair.target);
+    copy_ids(text.source, encoding.vocabulary, corpus, number, pair.source);
+    copy_ids(text.target, std::ssize(labels.names), corpus, number, pair.target);
     const size_t wanted = labels.of_tokens ? pair.source.size() : 1;
     require(pair.target.size() == wanted, ErrorCode::invalid_argument, kEncodePairsOrigin, place,
             ": the text of ", pair.source.size(), " ids has ", pair.target.size(),
@@ -189,6 +191,7 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
   constexpr int64_t kChunk = 128;
   require(encoding.tokenizer || corpus.has_ids(), ErrorCode::invalid_argument, kEncodePairsOrigin,
           "a corpus of text needs a tokenizer");
+  corpus.check_vocabulary(encoding.vocabulary);
   std::optional<Tokenizer> chats;
   if (corpus.has_chats()) {
     encoding.chat_template();  // before several threads ask for it
@@ -222,8 +225,8 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
         continue;
       }
       if (corpus.has_ids()) {
-        copy_ids(text.source, encoding.vocabulary, pair_of(i), pair.source);
-        copy_ids(text.target, encoding.vocabulary, pair_of(i), pair.target);
+        copy_ids(text.source, encoding.vocabulary, corpus, pair_of(i), pair.source);
+        copy_ids(text.target, encoding.vocabulary, corpus, pair_of(i), pair.target);
         if (pair.source.empty())
           pair.source.push_back(encoding.tokens.frame.front(encoding.tokens.special));
         continue;

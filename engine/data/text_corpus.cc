@@ -9,6 +9,8 @@
 #include "engine/core/numeric/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/disk_text.h"
+#include "engine/data/token_files/token_layout.h"
+#include "engine/data/token_files/token_text.h"
 #include "engine/os/file.h"
 
 namespace trafo {
@@ -75,6 +77,7 @@ class IdPairs final : public PairText {
     fingerprint_ = corpus_fingerprint(hashes);
   }
   int64_t size() const noexcept override { return static_cast<int64_t>(ends_.size() / 2); }
+  std::string place(int64_t pair) const override { return concat("pair ", line(pair) + 1); }
   PairView view(int64_t pair, PairBuffers&) const override {
     const auto source = static_cast<size_t>(2 * pair);
     return {side(source), side(source + 1), {}};
@@ -137,6 +140,10 @@ int64_t PairText::line(int64_t pair) const noexcept {
       dropped_.begin(), dropped_.end(), pair,
       [](int64_t wanted, const Dropped& dropped) { return wanted < dropped.pair; });
   return after == dropped_.begin() ? pair : pair + std::prev(after)->lines;
+}
+
+std::string PairText::place(int64_t pair) const {
+  return concat(file_.empty() ? "line " : file_ + ":", line(pair) + 1);
 }
 
 void PairText::add_line(int64_t pair, int64_t line) {
@@ -280,14 +287,16 @@ int64_t TextCorpus::line(int64_t pair) const {
 std::string TextCorpus::place(int64_t pair) const {
   for (const Part& part : parts_) {
     if (pair < part.size()) {
-      const int64_t place =
-          part.selection ? int64_t{(*part.selection)[static_cast<size_t>(pair)]} : pair;
-      const std::string& file = part.text->file();
-      return concat(file.empty() ? "line " : file + ":", part.text->line(place) + 1);
+      return part.text->place(part.selection ? int64_t{(*part.selection)[static_cast<size_t>(pair)]}
+                                             : pair);
     }
     pair -= part.size();
   }
   fail(ErrorCode::internal, kTextCorpusOrigin, "pair out of range");
+}
+
+void TextCorpus::check_vocabulary(int64_t vocabulary) const {
+  for (const Part& part : parts_) part.text->check_vocabulary(vocabulary);
 }
 
 int64_t TextCorpus::lines() const noexcept {
@@ -372,6 +381,13 @@ namespace {
 // Reads the files to memory. If that turns out to be too much, they stay on disk after all. One
 // file has a column for each text of the form.
 TextCorpus load(std::span<const std::string> paths, CorpusForm form, const LoadOptions& options) {
+  if (is_token_format(options.format)) {
+    require(paths.size() == 1 && form != CorpusForm::preferences, ErrorCode::invalid_argument,
+            kTextCorpusOrigin, paths.size(), " paths",
+            form == CorpusForm::preferences ? " of preferences" : "",
+            ": a file of token ids is one text without a source");
+    return TextCorpus(open_token_file(paths[0], options));
+  }
   const bool columns = paths.size() == 1;
   require(
       columns || options.format == CorpusFormat::automatic || options.format == CorpusFormat::text,

@@ -24,6 +24,11 @@ class PairText {
 
   // The line of a pair in its file, counted from 0. Lines with an empty side are no pairs.
   int64_t line(int64_t pair) const noexcept;
+  // "FILE:LINE" of a pair, for messages.
+  virtual std::string place(int64_t pair) const;
+  // INVALID_ARGUMENT, naming file and position, if an id of a file of token ids is `vocabulary` or
+  // more.
+  virtual void check_vocabulary(int64_t /*vocabulary*/) const {}
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
   CorpusForm form() const noexcept { return form_; }
@@ -118,8 +123,10 @@ class TextCorpus {
   bool has_ids() const noexcept { return parts_.front().text->has_ids(); }
   bool has_chats() const noexcept { return parts_.front().text->has_chats(); }
   bool labelled() const noexcept { return parts_.front().text->labelled(); }
-  // "FILE:LINE" of a pair, for messages.
+  // Of a pair, for messages: "FILE:LINE".
   std::string place(int64_t pair) const;
+  // As PairText::check_vocabulary, of all texts.
+  void check_vocabulary(int64_t vocabulary) const;
   EpochMix epochs() const;
 
   // Splits off the `count` pairs with the smallest hashes. .second has them, each once, with
@@ -151,8 +158,11 @@ struct LoadOptions {
   // Where compressed files and standard input that stay on disk are unpacked, into unnamed files
   // that vanish with the process. Empty: the system's directory for temporary files.
   std::string unpack_directory;
-  // JSON lines are one file. Their members choose the form of the corpus.
+  // JSON lines are one file. Their members choose the form of the corpus. A file of token ids is
+  // monolingual.
   CorpusFormat format = CorpusFormat::automatic;
+  // Of files of llm.c and nanoGPT: the token that ends a document; negative: there is none.
+  int64_t document_end = -1;
 };
 
 // Errors as in corpus.h, and IO if there is no space to unpack.

@@ -1,5 +1,5 @@
-// Pairs that are tokenised as batches need them: for corpora that are not kept in memory, and for
-// sampled segmentations, which differ in every epoch.
+// Pairs that are read and tokenised as batches need them: for corpora that are not kept in memory,
+// and for sampled segmentations, which differ in every epoch.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace trafo {
 class TextPairs final : public PairSource {
  public:
   // Does not sample if both alphas of `sampling` are 0. num_threads only changes the speed.
-  // `encoding` has a tokenizer.
+  // `encoding` has a tokenizer, unless the corpus has ids.
   TextPairs(TextCorpus corpus, PairEncoding encoding, const TokenizedCorpusOptions& options,
             const SubwordSampling& sampling, int num_threads);
 

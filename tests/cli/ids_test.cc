@@ -150,5 +150,71 @@ TEST_F(IdLines, SpecialTokensInTextByChoice) {
   expect_refused(run(small("run", "25u") + Arguments{"--parse-special", "on"}), "parse-special");
 }
 
+// What `encode` writes trains as its text does, with documents that are longer than a window.
+TEST_F(IdLines, FilesOfOtherProgramsTrainAsTheirText) {
+  std::string documents;
+  const std::vector<std::string> lines = lines_of(read_file(file("t.en")));
+  for (size_t i = 0; i < lines.size(); ++i)
+    documents += lines[i] + (i % 7 < 4 || i % 7 == 6 ? "\n" : " ");
+  write_file(file("documents"), documents);
+  const auto train = [&](const std::string& name, const std::string& data) {
+    return run(with_tiny_model(
+        words_of("train --vocabs run/vocab.spm --device cpu --cpu-threads 2 --after 4u "
+                 "--save-freq 2u --max-length 12 --model " +
+                 name + " " + data),
+        {.width = 32, .vocabulary = 0, .batch_tokens = 200, .decoder_only = true}));
+  };
+  const auto weights = [](const std::string& name) {
+    return read_file(file(name + "/ckpt/4/model.safetensors"));
+  };
+  const Outcome plain =
+      train("plain", "--train-sets documents --valid-sets v.en --long-lines window");
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  for (const std::string& format : words_of("llmc nanogpt megatron")) {
+    for (const std::string& name : words_of("documents v.en")) {
+      const Outcome written = run(words_of("encode --vocabs run/vocab.spm -t " + name + " --to " +
+                                           format + " -o " + name + "-" + format + ".bin"));
+      ASSERT_EQ(written.exit_code, 0) << written.err;
+      EXPECT_NE(written.err.find(" documents, "), std::string::npos) << written.err;
+    }
+    const std::string data = "--train-sets documents-" + format + ".bin --valid-sets v.en-" +
+                             format + ".bin --data-format " + format;
+    const Outcome memory = train(format, data);
+    ASSERT_EQ(memory.exit_code, 0) << memory.err;
+    EXPECT_NE(memory.err.find("has token ids"), std::string::npos) << memory.err;
+    EXPECT_EQ(weights(format), weights("plain")) << format;
+    const Outcome disk = train(format + "-disk", data + " --data-in-memory 0");
+    ASSERT_EQ(disk.exit_code, 0) << disk.err;
+    EXPECT_EQ(weights(format + "-disk"), weights("plain")) << format;
+  }
+  // Each file is a corpus; validation data is held out of them.
+  const Outcome shards = train("shards",
+                               "--train-sets documents-llmc.bin v.en-llmc.bin --data-format llmc "
+                               "--data-weights 1 0.5");
+  EXPECT_EQ(shards.exit_code, 0) << shards.err;
+
+  const auto refused = [&](const std::string& data, const std::string& text) {
+    const Outcome outcome = train("refused", data + " --valid-sets v.en-nanogpt.bin");
+    EXPECT_NE(outcome.exit_code, 0) << data;
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+  };
+  refused("--train-sets documents-llmc.bin --data-format megatron", "documents-llmc.idx");
+  refused("--train-sets documents-nanogpt.bin --data-format llmc",
+          "token files of llm.c begin with 20240520");
+  refused("--train-sets documents-megatron.bin --data-format megatron --document-end 2",
+          "is for --data-format llmc and nanogpt");
+  refused("--train-sets documents-nanogpt.bin --data-format nanogpt --task tiny", "decoder-lm");
+  expect_refused(run(words_of("train --train-sets documents-llmc.bin --data-format llmc")),
+                 "give the vocabulary that made them");
+  ASSERT_EQ(run(words_of("vocab -t v.en --dim-vocabs 60 --soft-limit -o small.spm")).exit_code, 0);
+  expect_refused(run(words_of("train --train-sets documents-llmc.bin --data-format llmc --task lm "
+                              "--vocabs small.spm --device cpu --model refused")),
+                 "the vocabulary has 0 to ");
+  expect_refused(run(words_of("encode --vocabs run/vocab.spm -t t.tsv --to text -o no.bin")),
+                 "--to");
+  expect_refused(run(words_of("encode --vocabs run/vocab.spm -t v.en --to megatron -o no")),
+                 "give NAME.bin");
+}
+
 }  // namespace
 }  // namespace translate_train::testing

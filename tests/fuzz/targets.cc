@@ -11,6 +11,7 @@ std::span<const Target> all_targets() {
       {"sentencepiece", run_sentencepiece, sentencepiece_seeds},
       {"training", run_training, training_seeds},
       {"vocabulary", run_vocabulary, vocabulary_seeds},
+      {"token_files", run_token_files, token_files_seeds},
       {"chat", run_chat, chat_seeds},
       {"importer", run_importer, importer_seeds},
       {"torch", run_torch, torch_seeds},

@@ -24,7 +24,7 @@ allowed() {
     engine/nn | engine/optim) echo "$core $backend $quant $runtime engine/ops" ;;
     engine/models) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/text | engine/metrics) echo "$core" ;;
-    engine/data) echo "$core engine/text" ;;
+    engine/data) echo "$core engine/text engine/io" ;;
     engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/dist) echo "$core $backend" ;;
     engine/objective) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;

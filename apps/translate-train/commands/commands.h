@@ -15,6 +15,7 @@ using Action = std::function<int()>;  // returns the exit code
 
 Action add_train(CLI::App& app);
 Action add_vocab(CLI::App& app);
+Action add_encode(CLI::App& app);
 Action add_shortlist(CLI::App& app);
 Action add_translate(CLI::App& app);
 Action add_generate(CLI::App& app);

@@ -225,7 +225,8 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
   const std::span<const std::string> paths =
       tsv ? settings.program.tsv : settings.program.train_sets;
   const bool preferences = has_preferences(settings);
-  const size_t each = tsv || paths.size() == 1 ? 1 : preferences ? 3 : 2;
+  const bool single = tsv || paths.size() == 1 || has_token_files(settings);
+  const size_t each = single ? 1 : preferences ? 3 : 2;
   const std::string wanted =
       preferences ? "three files of each corpus (prompts, chosen and rejected answers), or one of "
                     "JSON lines or CSV"
@@ -256,7 +257,28 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
   return make<Corpus>(trafo_corpus_mix, handles.data(), weights.data(), handles.size());
 }
 
-Corpora load_corpora(const Settings& settings, const std::string& run, Reporter& reporter) {
+Tokenizer load_vocabulary(const std::string& path) {
+  return make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
+}
+
+// The token that ends a document in files of token ids: --document-end, or the end of a text of the
+// vocabulary in this file.
+int64_t document_end(const Settings& settings, const std::string& vocabulary) {
+  const int32_t format = settings.program.data_format;
+  const bool has_ends = format == TRAFO_CORPUS_LLM_C || format == TRAFO_CORPUS_NANOGPT;
+  if (settings.has(Setting::document_end)) {
+    if (!has_ends) settings.refuse(Setting::document_end, "is for --data-format llmc and nanogpt");
+    return settings.program.document_end;
+  }
+  if (!has_ends || vocabulary.empty()) return -1;
+  trafo_special_tokens tokens{};
+  check(trafo_tokenizer_get_special(load_vocabulary(vocabulary).get(), &tokens));
+  return tokens.eos;
+}
+
+// `vocabulary`: its file; empty: it is not known yet.
+Corpora load_corpora(const Settings& settings, const std::string& run,
+                     const std::string& vocabulary, Reporter& reporter) {
   const Reporter::Phase phase(reporter, "reading the corpus");
   auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
   const ProgramSettings& given = settings.program;
@@ -265,6 +287,7 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
   options.monolingual = is_monolingual(settings);
   options.preferences = has_preferences(settings);
   options.format = given.data_format;  // its words are in the order of TRAFO_CORPUS_*
+  options.document_end = document_end(settings, vocabulary);
   Corpora corpora;
   corpora.train = open_training(settings, options, reporter);
   options.monolingual = info_of(corpora.train).texts == 1;  // JSON lines say it themselves
@@ -283,10 +306,6 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
 int64_t all_pairs(const Settings& settings, const Corpora& corpora) {
   const bool held_out = !settings.has(Setting::valid_sets);
   return pair_count(corpora.train) + (held_out ? pair_count(corpora.valid) : 0);
-}
-
-Tokenizer load_vocabulary(const std::string& path) {
-  return make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
 }
 
 // The tokenizer with the template that --chat-template names, or with its own.
@@ -463,7 +482,7 @@ int dump_config(Settings settings, const std::string& run, const Pretrained* pre
   const bool own_size = settings.has(Setting::dim_vocabs);
   int64_t pairs = 0;
   if (!settings.has(Setting::task) || settings.has(Setting::tsv)) {
-    const Corpora corpora = load_corpora(settings, run, reporter);
+    const Corpora corpora = load_corpora(settings, run, "", reporter);
     pairs = all_pairs(settings, corpora);
     choose_metric_of_text(settings, corpora);
   }
@@ -596,7 +615,10 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   const Precision precision =
       training_precision_on(ranks.context(ranks.first()),
                             given.has(Setting::precision) ? given.program.precision : "auto");
-  Corpora corpora = load_corpora(given, run, reporter);
+  if (has_token_files(given) && files.vocabulary.empty())
+    given.refuse(Setting::data_format,
+                 "is token ids: give the vocabulary that made them, --vocabs");
+  Corpora corpora = load_corpora(given, run, files.vocabulary, reporter);
   const bool own_size = given.has(Setting::dim_vocabs);
   // The size of the corpus chooses the task where nobody has.
   const int64_t pairs = all_pairs(given, corpora);
@@ -722,8 +744,9 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
     reporter.info(fmt::format("resuming {} at update {}", run, updates.back()));
   else if (is_monolingual(settings) && !has_encoder(resolved.config.model) &&
            !trains_encoder(settings))
-    reporter.info(fmt::format("{} is one file: training a language model, which continues text",
-                              settings.program.train_sets[0]));
+    reporter.info(fmt::format("{} {}: training a language model, which continues text",
+                              settings.program.train_sets[0],
+                              has_token_files(settings) ? "has token ids" : "is one file"));
   return train_run(settings, resolved, run, job, reporter, profile,
                    {continuing, pretrained, frozen, vocabulary});
 }

@@ -1,27 +1,17 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <span>
 
 #include "commands/commands.h"
+#include "commands/text_files.h"
 #include "commands/training.h"
 
 namespace translate_train {
 namespace {
 
-constexpr int64_t kInMemory = int64_t{256} << 20;  // of the text of all files
 constexpr const char* kNormalizations[] = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf",
                                            "identity"};
-
-int32_t index_of(std::span<const char* const> words, const std::string& word) {
-  return static_cast<int32_t>(std::find(words.begin(), words.end(), word) - words.begin());
-}
-
-// In the order of TRAFO_CORPUS_*.
-std::span<const char* const> data_formats() {
-  return spec_of(Setting::data_format).words;
-}
 
 struct VocabArguments {
   std::vector<std::string> files, symbols;
@@ -31,30 +21,14 @@ struct VocabArguments {
   bool bpe = false, byte_fallback = false, soft_limit = false, quiet = false;
 };
 
-// The lines of all files. Large files stay on disk, as in `train`.
-Corpus read_text(const VocabArguments& arguments, Reporter& reporter) {
-  const Reporter::Phase phase(reporter, "reading");
-  auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
-  options.monolingual = 1;
-  options.format = index_of(data_formats(), arguments.data_format);
-  options.memory_bytes = kInMemory / static_cast<int64_t>(arguments.files.size());
-  std::vector<Corpus> corpora;
-  for (const std::string& file : arguments.files) {
-    const trafo_string_view path = view(file);
-    corpora.push_back(make<Corpus>(trafo_corpus_open, &path, size_t{1}, &options, nullptr));
-  }
-  if (corpora.size() == 1) return std::move(corpora.front());
-  std::vector<const trafo_corpus*> parts;
-  for (const Corpus& corpus : corpora) parts.push_back(corpus.get());
-  const std::vector<double> weights(parts.size(), 1);
-  return make<Corpus>(trafo_corpus_mix, parts.data(), weights.data(), parts.size());
-}
-
 int vocab(const VocabArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   if (arguments.files.empty() && arguments.kind.empty()) usage_error("--train-sets is required");
   Corpus text;
-  if (!arguments.files.empty()) text = read_text(arguments, reporter);
+  if (!arguments.files.empty()) {
+    const Reporter::Phase phase(reporter, "reading");
+    text = read_texts(arguments.files, arguments.data_format);
+  }
   auto options = with_defaults<trafo_tokenizer_options>(trafo_tokenizer_options_init);
   if (!arguments.kind.empty()) options.kind = view(arguments.kind);
   if (arguments.subwords) options.vocabulary = *arguments.subwords;
@@ -62,7 +36,7 @@ int vocab(const VocabArguments& arguments) {
   options.bpe = arguments.bpe;
   options.byte_fallback = arguments.byte_fallback;
   options.soft_limit = arguments.soft_limit;
-  options.normalization = index_of(kNormalizations, arguments.normalization);
+  options.normalization = index_of_word(kNormalizations, arguments.normalization);
   const std::vector<trafo_string_view> symbols = views(arguments.symbols);
   options.user_symbols = symbols.data();
   options.user_symbol_count = symbols.size();
@@ -90,10 +64,7 @@ Action add_vocab(CLI::App& app) {
   app.add_option("-t,--train-sets", arguments->files,
                  "text of every language: plain, gzip, TSV, JSON lines, or - for standard input")
       ->type_name("FILE");
-  app.add_option("--data-format", arguments->data_format, spec_of(Setting::data_format).help)
-      ->type_name("NAME")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(data_formats().begin(), data_formats().end())));
+  add_data_format(app, arguments->data_format);
   app.add_option("--kind", arguments->kind, spec_of(Setting::vocab_kind).help)->type_name("NAME");
   app.add_option("-o,--output", arguments->output,
                  "(default: the name that it has in a run directory)")

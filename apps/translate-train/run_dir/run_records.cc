@@ -86,6 +86,7 @@ std::vector<SamplePair> pick_samples(const Corpus& valid) {
   trafo_corpus_info info{};
   check(trafo_corpus_get_info(valid.get(), &info));
   std::vector<SamplePair> samples;
+  if (info.ids) return samples;
   const int64_t count = std::min(kSamples, info.pairs);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t pair = (2 * i + 1) * info.pairs / (2 * count);

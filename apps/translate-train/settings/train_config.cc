@@ -122,7 +122,12 @@ bool has_encoder(const trafo_model_config& config) {
 
 bool is_monolingual(const Settings& settings) {
   return !has_preferences(settings) && settings.has(Setting::train_sets) &&
-         settings.program.train_sets.size() == 1;
+         (settings.program.train_sets.size() == 1 || has_token_files(settings));
+}
+
+bool has_token_files(const Settings& settings) {
+  return settings.program.data_format >=
+         TRAFO_CORPUS_LLM_C;  // its words are those of TRAFO_CORPUS_*
 }
 
 const char* task_for(int64_t pairs, bool decoder_only) {
@@ -154,6 +159,7 @@ void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pai
   settings.take_default(Setting::dim_vocabs, defaults);
   if (lm && is_monolingual(settings))  // there is nothing to translate
     settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
+  if (lm && has_token_files(settings)) settings.set_default(Setting::long_lines, {"window"});
   for (const SettingSpec& spec : setting_specs()) {
     if (lm && setting_of(spec) == Setting::enc_depth) continue;
     if (spec.source != SettingSource::program)

@@ -31,6 +31,8 @@ bool trains_encoder(const Settings& settings);
 bool has_preferences(const Settings& settings);
 // --train-sets has one file: text without a source, unless it is JSON lines.
 bool is_monolingual(const Settings& settings);
+// Whether the data are files of token ids, each a corpus of text without a source.
+bool has_token_files(const Settings& settings);
 // Sets everything that has not been set: by the pretrained model, if there is one (null: none), the
 // task and, where no task is set, the number of pairs.
 void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pairs);

@@ -17,8 +17,11 @@ type CorpusOptions struct {
 	// Preferences, for ObjectiveDPO, ObjectiveORPO or ObjectiveKTO: three files of prompts, chosen and rejected answers, or one file
 	// of JSON lines or of TSV with three columns; default false.
 	Preferences bool `json:"preferences,omitzero"`
-	// The form of the lines of the files; default CorpusFormatAuto.
+	// The format of the files; default CorpusFormatAuto.
 	Format CorpusFormat `json:"format,omitzero"`
+	// Of files of llm.c and nanoGPT: the token that ends a document, such as 50256 of GPT-2. Without it a
+	// file is one document.
+	DocumentEnd Optional[int64] `json:"document_end,omitzero"`
 }
 
 // DefaultCorpusOptions gives the defaults.
@@ -28,8 +31,8 @@ func DefaultCorpusOptions() CorpusOptions {
 	return CorpusOptions{MemoryBytes: Some(int64(o.memory_bytes))}
 }
 
-// OpenCorpus reads two files of equal line count; or one file of JSON lines or TSV, or one of text if
-// the options say so. Files that stay on disk must not change while they are trained on. options may be nil.
+// OpenCorpus reads two files of equal line count; or one file of JSON lines or TSV, or one of text or of
+// token ids (of llm.c, nanoGPT or Megatron) if the options say so. Files that stay on disk must not change while they are trained on. options may be nil.
 // ErrCancelled: ctx has ended.
 func OpenCorpus(ctx context.Context, paths []string, options *CorpusOptions) (*Corpus, error) {
 	var o CorpusOptions
@@ -47,10 +50,39 @@ func OpenCorpus(ctx context.Context, paths []string, options *CorpusOptions) (*C
 	c.monolingual = cBool(o.Monolingual)
 	c.preferences = cBool(o.Preferences)
 	c.format = C.int32_t(o.Format)
+	if end, given := o.DocumentEnd.Get(); given {
+		c.document_end = C.int64_t(end)
+	}
 	c.unpack_directory = viewAt(all, len(paths))
 	return readCorpus(ctx, "OpenCorpus", func(cancel *C.trafo_cancel, out **C.trafo_corpus) *C.trafo_error {
 		return C.trafo_corpus_open(all, C.size_t(len(paths)), &c, cancel, out)
 	})
+}
+
+// WriteIDs writes text without a source as a file of token ids that [OpenCorpus] reads, in the format
+// CorpusFormatLLMC, CorpusFormatNanoGPT or CorpusFormatMegatron, whose path is NAME.bin and which also has NAME.idx:
+// the ids of each text and the tokenizer's end, the DocumentEnd to read it with. It gives the numbers of documents
+// and of tokens that it has written. ErrInvalidArgument: the corpus has no text, pairs, preferences or conversations;
+// another format. ErrUnsupported: the vocabulary is too large for nanoGPT (65,536 tokens), the text for llm.c (2^31 -
+// 1). After an error, and after the end of ctx, which is ErrCancelled, the path has what it had before.
+func (c *Corpus) WriteIDs(ctx context.Context, tokenizer *Tokenizer, format CorpusFormat, path string) (documents, tokens int64, err error) {
+	const origin = "Corpus.WriteIDs"
+	ptr, err := c.hold(origin)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.shared.release()
+	subwords, err := tokenizer.hold(origin)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer tokenizer.shared.release()
+	data, length := chars(path)
+	var count, size C.int64_t
+	err = cancellableCall(ctx, origin, func(cancel *C.trafo_cancel) *C.trafo_error {
+		return C.trafo_corpus_write_ids(ptr, subwords, C.int32_t(format), data, length, cancel, &count, &size)
+	})
+	return int64(count), int64(size), told(c.sources, err)
 }
 
 // WeightedCorpus is a part of a mix: an epoch has every pair of it Weight times; 0.25 is a quarter of

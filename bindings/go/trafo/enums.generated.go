@@ -861,7 +861,7 @@ func (value *ExportWeights) UnmarshalText(text []byte) error {
 	return wordsOfExportWeights.unmarshal(value, text)
 }
 
-// CorpusFormat: form of the lines of the files of a corpus.
+// CorpusFormat: format of the files of a corpus.
 type CorpusFormat int32
 
 const (
@@ -876,6 +876,12 @@ const (
 	CorpusFormatChats CorpusFormat = C.TRAFO_CORPUS_CHATS
 	// CSV. Its first line names the columns as JSON lines name their members.
 	CorpusFormatCSV CorpusFormat = C.TRAFO_CORPUS_CSV
+	// Token ids of text without a source in a .bin file of llm.c: of GPT-2 (uint16) or Llama 3 (uint32).
+	CorpusFormatLLMC CorpusFormat = C.TRAFO_CORPUS_LLM_C
+	// The same in a .bin file of nanoGPT: uint16 without a header.
+	CorpusFormatNanoGPT CorpusFormat = C.TRAFO_CORPUS_NANOGPT
+	// The same in NAME.bin and NAME.idx of Megatron: uint16 or int32. Its index says where documents end.
+	CorpusFormatMegatron CorpusFormat = C.TRAFO_CORPUS_MEGATRON
 )
 
 var wordsOfCorpusFormat = words[CorpusFormat]{
@@ -884,6 +890,9 @@ var wordsOfCorpusFormat = words[CorpusFormat]{
 	{CorpusFormatJSONLines, []string{"jsonl", "json_lines"}},
 	{CorpusFormatChats, []string{"chat", "chats"}},
 	{CorpusFormatCSV, []string{"csv"}},
+	{CorpusFormatLLMC, []string{"llmc", "llm_c"}},
+	{CorpusFormatNanoGPT, []string{"nanogpt"}},
+	{CorpusFormatMegatron, []string{"megatron"}},
 }
 
 // String gives the name; "unknown" of other numbers.

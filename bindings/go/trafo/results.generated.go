@@ -90,6 +90,8 @@ type CorpusInfo struct {
 	Labelled bool `json:"labelled"`
 	// Whether the files are CSV; in a mixture, the files of the first corpus.
 	CSV bool `json:"csv"`
+	// Whether the rows are token ids and no text.
+	IDs bool `json:"ids"`
 }
 
 func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
@@ -101,6 +103,7 @@ func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
 	r.Chats = c.chats != 0
 	r.Labelled = c.labelled != 0
 	r.CSV = c.csv != 0
+	r.IDs = c.ids != 0
 	return r
 }
 

@@ -266,8 +266,40 @@ func TestJSONLines(t *testing.T) {
 	if !strings.Contains(err.Error(), "bad.jsonl:2: there is no prompt") {
 		t.Error(err)
 	}
-	_, err = open("bad.jsonl", record, trafo.CorpusFormat(7))
+	_, err = open("bad.jsonl", record, trafo.CorpusFormat(8))
 	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
+func TestFilesOfTokenIDs(t *testing.T) {
+	directory := t.TempDir()
+	lines := []string{"a b c d e", "b c", "d e f a b c"}
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), lines, &trafo.TokenizerOptions{Vocabulary: 40, SoftLimit: true}))
+	defer tokenizer.Close()
+	file := filepath.Join(directory, "text.txt")
+	ok(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
+	text := must[*trafo.Corpus](t)(trafo.OpenCorpus(t.Context(), []string{file}, &trafo.CorpusOptions{Monolingual: true}))
+	defer text.Close()
+	for _, format := range []trafo.CorpusFormat{trafo.CorpusFormatLLMC, trafo.CorpusFormatNanoGPT, trafo.CorpusFormatMegatron} {
+		path := filepath.Join(directory, format.String()+".bin")
+		documents, tokens, err := text.WriteIDs(t.Context(), tokenizer, format, path)
+		ok(t, err)
+		options := trafo.CorpusOptions{Format: format}
+		if format != trafo.CorpusFormatMegatron {
+			options.DocumentEnd = trafo.Some(int64(must[trafo.SpecialTokens](t)(tokenizer.Special()).EOS))
+		}
+		ids := must[*trafo.Corpus](t)(trafo.OpenCorpus(t.Context(), []string{path}, &options))
+		defer ids.Close()
+		if info := must[trafo.CorpusInfo](t)(ids.Info()); info.Pairs != 3 || !info.IDs || info.Texts != 1 || documents != 3 || tokens < 6 {
+			t.Errorf("%v: %+v, %d documents, %d tokens", format, info, documents, tokens)
+		}
+		_, _, err = ids.WriteIDs(t.Context(), tokenizer, format, path)
+		wantError(t, err, trafo.ErrInvalidArgument)
+	}
+	_, _, err := text.WriteIDs(t.Context(), tokenizer, trafo.CorpusFormatText, filepath.Join(directory, "no.bin"))
+	wantError(t, err, trafo.ErrInvalidArgument)
+	ok(t, os.WriteFile(file, []byte("odd"), 0o600))
+	_, err = trafo.OpenCorpus(t.Context(), []string{file}, &trafo.CorpusOptions{Format: trafo.CorpusFormatNanoGPT})
+	wantError(t, err, trafo.ErrCorruptFile)
 }
 
 func TestMetrics(t *testing.T) {

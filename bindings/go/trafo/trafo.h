@@ -134,7 +134,7 @@ typedef struct trafo_error trafo_error;
 /* int4, each weight with the error of the ones before it (Frantar et al., arXiv 2210.17323). */
 #define TRAFO_QUANTIZE_GPTQ    1
 
-/* Form of the lines of the files of a corpus. */
+/* Format of the files of a corpus. */
 /* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, or if the first line that is not empty is a JSON object;
  * CSV if it ends in .csv; all also with .gz; text otherwise. */
 #define TRAFO_CORPUS_AUTO       0
@@ -143,6 +143,11 @@ typedef struct trafo_error trafo_error;
 /* A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members. */
 #define TRAFO_CORPUS_CHATS      3
 #define TRAFO_CORPUS_CSV        4 /* CSV. Its first line names the columns as JSON lines name their members. */
+/* Token ids of text without a source in a .bin file of llm.c: of GPT-2 (uint16) or Llama 3 (uint32). */
+#define TRAFO_CORPUS_LLM_C      5
+#define TRAFO_CORPUS_NANOGPT    6 /* The same in a .bin file of nanoGPT: uint16 without a header. */
+/* The same in NAME.bin and NAME.idx of Megatron: uint16 or int32. Its index says where documents end. */
+#define TRAFO_CORPUS_MEGATRON   7
 
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */
@@ -1145,6 +1150,7 @@ typedef struct trafo_corpus_info {
   int32_t chats; /* 1: the texts are conversations, as JSON: {"messages": ...}. */
   int32_t labelled; /* 1: preferences are labelled answers: of a pair, the chosen answer is empty, or the rejected one. */
   int32_t csv; /* 1: the files are CSV; in a mixture, the files of the first corpus. */
+  int32_t ids; /* 1: the rows are token ids and no text. */
 } trafo_corpus_info;
 
 #endif /* TRAFO_GENERATED_CORPUS_INFO_H */
@@ -2706,12 +2712,15 @@ typedef struct trafo_corpus_options {
   /* Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if
    * missing. Empty: the system's directory for temporary files. Default empty. */
   trafo_string_view unpack_directory;
+  /* Files of llm.c and nanoGPT: the token that ends a document, such as 50256 of GPT-2. Without it a file is one document.
+   * Default -1: none. */
+  int64_t document_end;
   /* 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0. */
   int32_t monolingual;
   /* 1: it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file of JSON lines
    * or of TSV with three columns. Default 0. */
   int32_t preferences;
-  int32_t format; /* TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO. */
+  int32_t format; /* TRAFO_CORPUS_*. Format of the files. Default TRAFO_CORPUS_AUTO. */
   int32_t reserved; /* 0 */
 } trafo_corpus_options;
 
@@ -2722,12 +2731,23 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_options_init(trafo_corpus_opt
 
 /* A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with
  * options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines or CSV: its members or
- * columns choose text, pairs or preferences. CORRUPT_FILE: a line is no such object or record. "-" is standard input. IO: a file that stays on
- * disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until the next call of it on the thread.
- * options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1 */
+ * columns choose text, pairs or preferences. Or from one file of token ids of llm.c, nanoGPT or Megatron: text without a source, whose
+ * rows are those of trafo_corpus_new_ids. CORRUPT_FILE: a line is no such object or record, or a file of token ids is damaged. "-" is
+ * standard input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until
+ * the next call of it on the thread. options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_open(const trafo_string_view *paths, size_t count,
                                                         const trafo_corpus_options *options,
                                                         const trafo_cancel *cancel, trafo_corpus **out);
+/* Writes text without a source as a file of token ids that trafo_corpus_open reads, in the format TRAFO_CORPUS_LLM_C, _NANOGPT or
+ * _MEGATRON: the ids of each text and the tokenizer's end, which is the document_end to read it with. llm.c's file is that of Llama 3 if
+ * the vocabulary has more than 65,536 tokens. The path of Megatron's is NAME.bin, and NAME.idx is written too. out_documents, out_tokens:
+ * how many were written. INVALID_ARGUMENT: the corpus has no text, pairs, preferences or conversations; a number outside the three
+ * formats. UNSUPPORTED: the vocabulary is too large for nanoGPT, the text for llm.c. cancel may be NULL. CANCELLED and other errors: the
+ * path has what it had before. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_write_ids(const trafo_corpus *corpus, const trafo_tokenizer *tokenizer,
+                                                             int32_t format, const char *path, size_t path_length,
+                                                             const trafo_cancel *cancel, int64_t *out_documents,
+                                                             int64_t *out_tokens);
 /* A mixture of corpora, which may be freed. An epoch has every pair of corpora[i] weights[i] times. Weight 3: three times. Weight
  * 0.25: a quarter of the pairs, another quarter in each of four epochs. INVALID_ARGUMENT: a weight is not above 0, or so small
  * that an epoch has no pair of that corpus. since 0.1 */

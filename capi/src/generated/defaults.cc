@@ -67,6 +67,7 @@ trafo_corpus_options trafo::capi::defaults(const trafo_corpus_options*) {
   trafo_corpus_options c{};
   c.struct_size = sizeof c;
   c.memory_bytes = LoadOptions{}.memory_bytes;
+  c.document_end = -1;
   c.format = TRAFO_CORPUS_AUTO;
   return c;
 }

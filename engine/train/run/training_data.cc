@@ -182,7 +182,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
           kTrainingDataOrigin, "subwords are sampled from text, and the corpus has token ids");
   if (train == nullptr)
     data.train = std::make_shared<GivenBatches>(filters);
-  else if (encoding.tokenizer && (samples || train->is_large()))
+  else if (samples || train->is_large())
     data.train = std::make_shared<TextPairs>(*train, encoding, filters, sampling, num_threads);
   else
     data.train = std::make_shared<TokenizedCorpus>(*train, encoding, filters, num_threads, cancel);

@@ -49,6 +49,7 @@ typedef struct world {
   trafo_tokenizer* chatting;  /* the same with a chat template */
   trafo_tokenizer* bilingual; /* the same with the languages en_XX and de_DE */
   trafo_corpus* corpus;
+  trafo_corpus* plain;             /* text without a source */
   trafo_model *model, *free_model; /* with a trainer, without one */
   trafo_trainer* trainer;
   trafo_translations* translations;

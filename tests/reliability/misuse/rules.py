@@ -36,7 +36,7 @@ HANDLE_VALUES = {
     "trafo_op_softmax.padding_mask": "NULL", "trafo_backward.upstream": "NULL", "trafo_tensor_read.tensor": "w.row",
     "trafo_tensor_write.tensor": "w.row", "mask": "w.ids", "trafo_tokenizer_with_languages.tokenizer": "w.bilingual",
     "trafo_chat_render.tokenizer": "w.chatting", "trafo_chat_encode.tokenizer": "w.chatting",
-    "trafo_tokenizer_get_chat_template.tokenizer": "w.chatting",
+    "trafo_tokenizer_get_chat_template.tokenizer": "w.chatting", "trafo_corpus_write_ids.corpus": "w.plain",
     "trafo_op_gather.x": "w.row", "trafo_op_scatter.x": "w.row", "trafo_op_scatter_add.x": "w.row", "src": "w.row",
     "trafo_op_gather.index": "w.ids", "trafo_op_scatter.index": "w.ids", "trafo_op_scatter_add.index": "w.ids",
     "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens": "w.offsets", "cu_seqlens_q": "w.offsets",
@@ -326,7 +326,7 @@ VALUES = {
     "start": "0", "stop": "1", "rank": "1", **{rank: "0" for rank in HYPOTHESIS_RANKS}, "capacity": "8", "index": "0", "id": "5",
     "add_generation_prompt": "1", "threads": "2", "share": "1", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1", "special": "1",
     "normalize": "1", "pooling": "TRAFO_POOLING_MEAN", "head": "TRAFO_ENCODER_HEAD_SEQUENCE", "device": "TRAFO_DEVICE_CPU", "code": "1",
-    "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
+    "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "trafo_corpus_write_ids.format": "TRAFO_CORPUS_NANOGPT", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
     "trafo_metric_score.metric": "TRAFO_METRIC_BLEU", "seed": "1", "identity": "7", "pairs": "3",
     "max_updates": "1", "update": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
@@ -381,7 +381,7 @@ COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_
 QUANTITIES = {"best", "capacity", "hosts", "kept_sequences", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
               "target_tokens", "update", "value"}
 # Any sign means something: a dimension counted from the end, no padding.
-SIGNED = {"padding_id", "bos", "pad", "unk"}
+SIGNED = {"document_end", "padding_id", "bos", "pad", "unk"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 # Above 0 and up to 1.
 SHARES = {"share"}

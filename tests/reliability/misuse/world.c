@@ -240,6 +240,17 @@ static trafo_tokenizer* with_languages(void) {
   return out;
 }
 
+/* The files are there after the first world. */
+static trafo_corpus* plain_text(void) {
+  trafo_corpus_options options;
+  must(trafo_corpus_options_init(&options, sizeof options));
+  options.monolingual = 1;
+  const trafo_string_view path = {w.files.text, strlen(w.files.text)};
+  trafo_corpus* out = NULL;
+  must(trafo_corpus_open(&path, 1, &options, NULL, &out));
+  return out;
+}
+
 static trafo_tokenizer* with_template(void) {
   static const char source[] = "{% for m in messages %}{{ m.content }}{% endfor %}";
   trafo_tokenizer* out = NULL;
@@ -587,8 +598,10 @@ void world_begin(void) {
   read_whole(w.files.tokenizer, &tokenizer_copy, &tokenizer_byte_count);
   tokenizer_bytes = tokenizer_copy;
   w.chatting = with_template();
-  if (tokenizer_bytes)
-    w.bilingual = with_languages(); /* the files are there after the first world */
+  if (tokenizer_bytes) { /* the files are there after the first world */
+    w.bilingual = with_languages();
+    w.plain = plain_text();
+  }
   read_whole(w.files.model, &model_bytes.data, &model_bytes.count);
   read_whole(w.files.checkpoint, &checkpoint_bytes.data, &checkpoint_bytes.count);
   /* Without a profile, profile_write refuses every argument. */
@@ -632,6 +645,7 @@ void world_end(void) {
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; ++i) trafo_tensor_free(tensors[i]);
   trafo_tokenizer_free(w.bilingual);
   trafo_tokenizer_free(w.chatting);
+  trafo_corpus_free(w.plain);
   trafo_model_free(w.free_model);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, successors[kind]);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, live(kind));

@@ -12,7 +12,7 @@ constexpr const char* kLongLinesWords[] = {"drop", "window"};
 constexpr const char* kChatLossWords[] = {"answers", "all"};
 constexpr const char* kBeginSourceWords[] = {"off", "on", "model"};
 constexpr const char* kEndSourceWords[] = {"off", "on", "model"};
-constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl", "chat", "csv"};
+constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl", "chat", "csv", "llmc", "nanogpt", "megatron"};
 constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm", "encoder"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
@@ -124,9 +124,13 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_fit; }, {}, {}},
     {"data-format", "", "Data", "NAME",
-     "auto, text (also TSV), jsonl (JSON lines, one file for a corpus), chat (jsonl whose objects become conversations, also of Alpaca's members) or csv (with a header, one file); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line is a JSON object; csv if it is named .csv (default auto)",
-     "auto text jsonl chat csv", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
+     "auto, text (also TSV), jsonl (JSON lines, one file for a corpus), chat (jsonl whose objects become conversations, also of Alpaca's members) or csv (with a header, one file); llmc, nanogpt or megatron (files of token ids; each is a corpus); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line is a JSON object; csv if it is named .csv (default auto)",
+     "auto text jsonl chat csv llmc nanogpt megatron", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
      [](Values& v) -> Slot { return &v.program.data_format; }, {}, kDataFormatWords},
+    {"document-end", "", "Data", "ID",
+     "of files of llm.c and nanoGPT: the token that ends a document (default: the vocabulary's end of a text)",
+     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.document_end; }, {"0 to 2147483648", 0, 2147483648, true, false, false}, {}},
     {"data-in-memory", "", "Data", "SIZE",
      "corpora with more text stay on disk, and the results are the same (default 256MiB)",
      "", 1, 1, true, false, "256MiB", SettingSource::program, SettingKind::bytes,
@@ -594,9 +598,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 115); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(115, 17); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(132, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 116); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(116, 17); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(133, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {

@@ -42,6 +42,7 @@ enum class Setting : size_t {
   sentencepiece_alphas,
   mini_batch_fit,
   data_format,
+  document_end,
   data_in_memory,
   tempdir,
   task,
@@ -157,7 +158,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 138;
+inline constexpr size_t kSettingCount = 139;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -174,6 +175,7 @@ struct ProgramSettings {
   std::string chat_template{};
   std::vector<double> sentencepiece_alphas{};
   int32_t data_format{};
+  int64_t document_end{};
   int64_t data_in_memory{};
   std::string tempdir{};
   int32_t task{};

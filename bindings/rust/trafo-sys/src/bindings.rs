@@ -45,6 +45,9 @@ pub const TRAFO_CORPUS_TEXT: i32 = 1;
 pub const TRAFO_CORPUS_JSON_LINES: i32 = 2;
 pub const TRAFO_CORPUS_CHATS: i32 = 3;
 pub const TRAFO_CORPUS_CSV: i32 = 4;
+pub const TRAFO_CORPUS_LLM_C: i32 = 5;
+pub const TRAFO_CORPUS_NANOGPT: i32 = 6;
+pub const TRAFO_CORPUS_MEGATRON: i32 = 7;
 pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
 pub const TRAFO_PRUNE_WANDA: i32 = 1;
 pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
@@ -2184,6 +2187,8 @@ pub struct trafo_corpus_info {
     pub labelled: i32,
     #[doc = " 1: the files are CSV; in a mixture, the files of the first corpus."]
     pub csv: i32,
+    #[doc = " 1: the rows are token ids and no text."]
+    pub ids: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2205,6 +2210,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_corpus_info, labelled) - 36usize];
     ["Offset of field: trafo_corpus_info::csv"]
         [::core::mem::offset_of!(trafo_corpus_info, csv) - 40usize];
+    ["Offset of field: trafo_corpus_info::ids"]
+        [::core::mem::offset_of!(trafo_corpus_info, ids) - 44usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4836,18 +4843,20 @@ pub struct trafo_corpus_options {
     pub memory_bytes: i64,
     #[doc = " Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if\n missing. Empty: the system's directory for temporary files. Default empty."]
     pub unpack_directory: trafo_string_view,
+    #[doc = " Files of llm.c and nanoGPT: the token that ends a document, such as 50256 of GPT-2. Without it a file is one document.\n Default -1: none."]
+    pub document_end: i64,
     #[doc = " 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0."]
     pub monolingual: i32,
     #[doc = " 1: it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file of JSON lines\n or of TSV with three columns. Default 0."]
     pub preferences: i32,
-    #[doc = " TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO."]
+    #[doc = " TRAFO_CORPUS_*. Format of the files. Default TRAFO_CORPUS_AUTO."]
     pub format: i32,
     #[doc = " 0"]
     pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_corpus_options"][::core::mem::size_of::<trafo_corpus_options>() - 48usize];
+    ["Size of trafo_corpus_options"][::core::mem::size_of::<trafo_corpus_options>() - 56usize];
     ["Alignment of trafo_corpus_options"][::core::mem::align_of::<trafo_corpus_options>() - 8usize];
     ["Offset of field: trafo_corpus_options::struct_size"]
         [::core::mem::offset_of!(trafo_corpus_options, struct_size) - 0usize];
@@ -4855,14 +4864,16 @@ const _: () = {
         [::core::mem::offset_of!(trafo_corpus_options, memory_bytes) - 8usize];
     ["Offset of field: trafo_corpus_options::unpack_directory"]
         [::core::mem::offset_of!(trafo_corpus_options, unpack_directory) - 16usize];
+    ["Offset of field: trafo_corpus_options::document_end"]
+        [::core::mem::offset_of!(trafo_corpus_options, document_end) - 32usize];
     ["Offset of field: trafo_corpus_options::monolingual"]
-        [::core::mem::offset_of!(trafo_corpus_options, monolingual) - 32usize];
+        [::core::mem::offset_of!(trafo_corpus_options, monolingual) - 40usize];
     ["Offset of field: trafo_corpus_options::preferences"]
-        [::core::mem::offset_of!(trafo_corpus_options, preferences) - 36usize];
+        [::core::mem::offset_of!(trafo_corpus_options, preferences) - 44usize];
     ["Offset of field: trafo_corpus_options::format"]
-        [::core::mem::offset_of!(trafo_corpus_options, format) - 40usize];
+        [::core::mem::offset_of!(trafo_corpus_options, format) - 48usize];
     ["Offset of field: trafo_corpus_options::reserved"]
-        [::core::mem::offset_of!(trafo_corpus_options, reserved) - 44usize];
+        [::core::mem::offset_of!(trafo_corpus_options, reserved) - 52usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4874,13 +4885,27 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines or CSV: its members or\n columns choose text, pairs or preferences. CORRUPT_FILE: a line is no such object or record. \"-\" is standard input. IO: a file that stays on\n disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until the next call of it on the thread.\n options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1"]
+    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines or CSV: its members or\n columns choose text, pairs or preferences. Or from one file of token ids of llm.c, nanoGPT or Megatron: text without a source, whose\n rows are those of trafo_corpus_new_ids. CORRUPT_FILE: a line is no such object or record, or a file of token ids is damaged. \"-\" is\n standard input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until\n the next call of it on the thread. options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1"]
     pub fn trafo_corpus_open(
         paths: *const trafo_string_view,
         count: usize,
         options: *const trafo_corpus_options,
         cancel: *const trafo_cancel,
         out: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Writes text without a source as a file of token ids that trafo_corpus_open reads, in the format TRAFO_CORPUS_LLM_C, _NANOGPT or\n _MEGATRON: the ids of each text and the tokenizer's end, which is the document_end to read it with. llm.c's file is that of Llama 3 if\n the vocabulary has more than 65,536 tokens. The path of Megatron's is NAME.bin, and NAME.idx is written too. out_documents, out_tokens:\n how many were written. INVALID_ARGUMENT: the corpus has no text, pairs, preferences or conversations; a number outside the three\n formats. UNSUPPORTED: the vocabulary is too large for nanoGPT, the text for llm.c. cancel may be NULL. CANCELLED and other errors: the\n path has what it had before. since 0.1"]
+    pub fn trafo_corpus_write_ids(
+        corpus: *const trafo_corpus,
+        tokenizer: *const trafo_tokenizer,
+        format: i32,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        cancel: *const trafo_cancel,
+        out_documents: *mut i64,
+        out_tokens: *mut i64,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

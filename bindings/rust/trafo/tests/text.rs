@@ -151,6 +151,37 @@ fn json_lines_say_what_they_are() -> Result<()> {
 }
 
 #[test]
+fn files_of_token_ids() -> Result<()> {
+    let folder = TestFolder::new();
+    let lines = ["a b c d e", "b c", "d e f a b c"];
+    let options = TokenizerOptions::new(40).soft_limit(true);
+    let tokenizer = Tokenizer::train(&lines, &options)?;
+    let file = folder.join("text.txt");
+    fs::write(&file, lines.join("\n")).unwrap();
+    let text = Corpus::open(&[&file], &CorpusOptions::new().monolingual(true))?;
+    for format in [CorpusFormat::LlmC, CorpusFormat::NanoGpt, CorpusFormat::Megatron] {
+        let path = folder.join(format!("{format}.bin"));
+        let (documents, tokens) = text.write_ids(&tokenizer, format, &path)?;
+        let mut options = CorpusOptions::new().format(format);
+        if format != CorpusFormat::Megatron {
+            options = options.document_end(usize::try_from(tokenizer.special().eos).unwrap());
+        }
+        let ids = Corpus::open(&[&path], &options)?;
+        let info = ids.info();
+        assert_eq!((info.pairs, info.ids, info.texts, documents), (3, true, 1, 3), "{format}");
+        assert!(tokens >= 6);
+        let error = ids.write_ids(&tokenizer, format, &path).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    }
+    let error = text.write_ids(&tokenizer, CorpusFormat::Text, &file).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    fs::write(&file, "odd").unwrap();
+    let options = CorpusOptions::new().format(CorpusFormat::NanoGpt);
+    assert_eq!(Corpus::open(&[&file], &options).unwrap_err().code(), ErrorCode::CorruptFile);
+    Ok(())
+}
+
+#[test]
 fn corpora_stay_on_disk_are_mixed_and_held_out() -> Result<()> {
     let folder = TestFolder::new();
     let lines = |word: &str| (0..40).map(|i| format!("{word} {i}\n")).collect::<String>();

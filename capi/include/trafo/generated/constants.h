@@ -64,7 +64,7 @@
 /* int4, each weight with the error of the ones before it (Frantar et al., arXiv 2210.17323). */
 #define TRAFO_QUANTIZE_GPTQ    1
 
-/* Form of the lines of the files of a corpus. */
+/* Format of the files of a corpus. */
 /* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, or if the first line that is not empty is a JSON object;
  * CSV if it ends in .csv; all also with .gz; text otherwise. */
 #define TRAFO_CORPUS_AUTO       0
@@ -73,6 +73,11 @@
 /* A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members. */
 #define TRAFO_CORPUS_CHATS      3
 #define TRAFO_CORPUS_CSV        4 /* CSV. Its first line names the columns as JSON lines name their members. */
+/* Token ids of text without a source in a .bin file of llm.c: of GPT-2 (uint16) or Llama 3 (uint32). */
+#define TRAFO_CORPUS_LLM_C      5
+#define TRAFO_CORPUS_NANOGPT    6 /* The same in a .bin file of nanoGPT: uint16 without a header. */
+/* The same in NAME.bin and NAME.idx of Megatron: uint16 or int32. Its index says where documents end. */
+#define TRAFO_CORPUS_MEGATRON   7
 
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */

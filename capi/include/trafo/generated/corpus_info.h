@@ -13,6 +13,7 @@ typedef struct trafo_corpus_info {
   int32_t chats; /* 1: the texts are conversations, as JSON: {"messages": ...}. */
   int32_t labelled; /* 1: preferences are labelled answers: of a pair, the chosen answer is empty, or the rejected one. */
   int32_t csv; /* 1: the files are CSV; in a mixture, the files of the first corpus. */
+  int32_t ids; /* 1: the rows are token ids and no text. */
 } trafo_corpus_info;
 
 #endif /* TRAFO_GENERATED_CORPUS_INFO_H */

@@ -11,12 +11,15 @@ typedef struct trafo_corpus_options {
   /* Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if
    * missing. Empty: the system's directory for temporary files. Default empty. */
   trafo_string_view unpack_directory;
+  /* Files of llm.c and nanoGPT: the token that ends a document, such as 50256 of GPT-2. Without it a file is one document.
+   * Default -1: none. */
+  int64_t document_end;
   /* 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0. */
   int32_t monolingual;
   /* 1: it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file of JSON lines
    * or of TSV with three columns. Default 0. */
   int32_t preferences;
-  int32_t format; /* TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO. */
+  int32_t format; /* TRAFO_CORPUS_*. Format of the files. Default TRAFO_CORPUS_AUTO. */
   int32_t reserved; /* 0 */
 } trafo_corpus_options;
 

@@ -16,13 +16,17 @@ pub struct CorpusOptions {
     /// Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is
     /// created if missing. Empty: the system's directory for temporary files.
     pub unpack_directory: std::path::PathBuf,
+    /// Files of llm.c and nanoGPT: the token that ends a document, such as 50256 of GPT-2. Without it a file is one
+    /// document.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub document_end: Option<usize>,
     /// Whether it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves.
     /// Default false.
     pub monolingual: bool,
     /// Whether it is preferences for DPO, ORPO or KTO: three files of prompts, chosen and rejected answers, or one file
     /// of JSON lines or of TSV with three columns. Default false.
     pub preferences: bool,
-    /// Form of the lines of the files. Default [`CorpusFormat::Auto`].
+    /// Format of the files. Default [`CorpusFormat::Auto`].
     pub format: CorpusFormat,
 }
 impl CorpusOptions {
@@ -43,6 +47,12 @@ impl CorpusOptions {
         self.unpack_directory = unpack_directory.as_ref().to_owned();
         self
     }
+    /// Files of llm.c and nanoGPT: the token that ends a document, such as 50256 of GPT-2. Without it a file is one
+    /// document.
+    pub fn document_end(mut self, document_end: usize) -> Self {
+        self.document_end = Some(document_end);
+        self
+    }
     /// Whether it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves.
     /// Default false.
     pub fn monolingual(mut self, monolingual: bool) -> Self {
@@ -55,7 +65,7 @@ impl CorpusOptions {
         self.preferences = preferences;
         self
     }
-    /// Form of the lines of the files. Default [`CorpusFormat::Auto`].
+    /// Format of the files. Default [`CorpusFormat::Auto`].
     pub fn format(mut self, format: CorpusFormat) -> Self {
         self.format = format;
         self
@@ -64,6 +74,9 @@ impl CorpusOptions {
         let mut raw = defaults(sys::trafo_corpus_options_init);
         raw.memory_bytes = to_i64(self.memory_bytes);
         raw.unpack_directory = path_text(&self.unpack_directory);
+        if let Some(document_end) = self.document_end {
+            raw.document_end = to_i64(document_end);
+        }
         raw.monolingual = self.monolingual.into();
         raw.preferences = self.preferences.into();
         raw.format = self.format.as_raw();
@@ -76,6 +89,7 @@ impl Default for CorpusOptions {
         CorpusOptions {
             memory_bytes: from_i64(raw.memory_bytes),
             unpack_directory: Default::default(),
+            document_end: None,
             monolingual: raw.monolingual != 0,
             preferences: raw.preferences != 0,
             format: CorpusFormat::Auto,

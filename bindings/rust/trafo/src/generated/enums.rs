@@ -136,7 +136,7 @@ named! { ExportWeights:
     Q4_0 = "q4_0",
     Int4 = "int4",
 }
-/// Form of the lines of the files of a corpus.
+/// Format of the files of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CorpusFormat {
@@ -151,6 +151,12 @@ pub enum CorpusFormat {
     Chats,
     /// CSV. Its first line names the columns as JSON lines name their members.
     Csv,
+    /// Token ids of text without a source in a .bin file of llm.c: of GPT-2 (uint16) or Llama 3 (uint32).
+    LlmC,
+    /// The same in a .bin file of nanoGPT: uint16 without a header.
+    NanoGpt,
+    /// The same in NAME.bin and NAME.idx of Megatron: uint16 or int32. Its index says where documents end.
+    Megatron,
 }
 impl CorpusFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -160,6 +166,9 @@ impl CorpusFormat {
             CorpusFormat::JsonLines => sys::TRAFO_CORPUS_JSON_LINES,
             CorpusFormat::Chats => sys::TRAFO_CORPUS_CHATS,
             CorpusFormat::Csv => sys::TRAFO_CORPUS_CSV,
+            CorpusFormat::LlmC => sys::TRAFO_CORPUS_LLM_C,
+            CorpusFormat::NanoGpt => sys::TRAFO_CORPUS_NANOGPT,
+            CorpusFormat::Megatron => sys::TRAFO_CORPUS_MEGATRON,
         }
     }
 }
@@ -169,6 +178,9 @@ named! { CorpusFormat:
     JsonLines = "jsonl" | "json_lines",
     Chats = "chat" | "chats",
     Csv = "csv",
+    LlmC = "llmc" | "llm_c",
+    NanoGpt = "nanogpt",
+    Megatron = "megatron",
 }
 /// The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control
 /// characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF:

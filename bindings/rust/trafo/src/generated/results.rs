@@ -174,6 +174,8 @@ pub struct CorpusInfo {
     pub labelled: bool,
     /// Whether the files are CSV; in a mixture, the files of the first corpus.
     pub csv: bool,
+    /// Whether the rows are token ids and no text.
+    pub ids: bool,
 }
 impl CorpusInfo {
     pub(crate) fn from_raw(raw: &sys::trafo_corpus_info) -> Self {
@@ -186,6 +188,7 @@ impl CorpusInfo {
             chats: raw.chats != 0,
             labelled: raw.labelled != 0,
             csv: raw.csv != 0,
+            ids: raw.ids != 0,
         }
     }
 }
