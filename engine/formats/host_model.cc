@@ -129,6 +129,7 @@ HostModel make_host_model(const ModelConfig& config) {
 HostModel copy_to_host(Context& context, const Model& model) {
   ModelConfig config = model.config().untied();
   config.factor_ranks.clear();
+  config.base_precision = BasePrecision::none;
   HostModel host = make_host_model(config);
   host.model->set_labels(model.labels());
   const PartIndex index(model.parameters());

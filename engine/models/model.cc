@@ -36,6 +36,7 @@ std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& co
 
 Model::Model(const ModelConfig& config) : config_(config), spec_(spec_of(config)) {
   parameters_.set_factor_ranks(config.factor_ranks);
+  parameters_.set_base_precision(config.base_precision);
   for (int64_t i = 0; i < config.labels; ++i) labels_.push_back(concat("LABEL_", i));
 }
 

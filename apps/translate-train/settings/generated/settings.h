@@ -108,6 +108,7 @@ enum class Setting : size_t {
   early_stopping,
   early_stopping_on,
   pretrained_model,
+  base_precision,
   restart_validation,
   valid_freq,
   save_freq,
@@ -157,7 +158,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 138;
+inline constexpr size_t kSettingCount = 139;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
