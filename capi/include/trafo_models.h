@@ -191,7 +191,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_adapter(trafo_model *mode
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length);
 /* Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model
  * without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
- * int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
+ * int8 weights or a base_precision. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_merge_adapter(trafo_model *model);
 /* Gives the model the weights before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
  * since 0.1 */
@@ -287,6 +287,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
                                                               int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
                                                               int64_t source_tokens, int64_t target_tokens,
                                                               trafo_memory_plan *out, size_t struct_size);
+
+/* The same for a model whose adapter of `adapter_rank` is trained (trafo_model_add_adapter, with its `targets`), also with a base_precision in
+ * `config`. options may be NULL. INVALID_ARGUMENT also: a rank or a target that cannot be. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_adapter(const trafo_model_config *config, const trafo_trainer_options *options,
+                                                         int64_t adapter_rank, const char *targets, size_t targets_length,
+                                                         int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
+                                                         int64_t source_tokens, int64_t target_tokens, trafo_memory_plan *out,
+                                                         size_t struct_size);
 
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,

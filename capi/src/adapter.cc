@@ -1,30 +1,11 @@
 #include "engine/models/adapter.h"
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "capi/src/model_handles.h"
+#include "capi/src/options.h"
 #include "engine/formats/peft/peft.h"
 
 using namespace trafo;
 using namespace trafo::capi;
-
-namespace {
-
-// "query,value" -> {"query", "value"}
-std::vector<std::string> names_in(std::string_view list) {
-  std::vector<std::string> names;
-  while (!list.empty()) {
-    const size_t end = std::min(list.find(','), list.size());
-    names.emplace_back(list.substr(0, end));
-    if (end + 1 == list.size()) names.emplace_back();  // a comma at the end
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return names;
-}
-
-}  // namespace
 
 trafo_error* trafo_model_add_adapter(trafo_model* model, int64_t rank, double alpha,
                                      const char* targets, size_t targets_length, uint64_t seed) {

@@ -333,7 +333,8 @@ trafo_error* trafo_model_get_parameter_info(const trafo_model* model, int64_t in
     info.weight_decay_factor = group.weight_decay;
     info.rows = shape.rank() > 1 ? shape[0] : 1;
     info.columns = shape[shape.rank() - 1];
-    info.bits = parameters.int4(id) ? 4
+    info.bits = parameters.is_coded(id) ? parameters.base_precision() == BasePrecision::int8 ? 8 : 4
+                : parameters.int4(id)   ? 4
                 : parameters.is_int8(id)
                     ? 8
                     : 8 * static_cast<int64_t>(dtype_size(stat_dtype(group.dtype)));

@@ -1,6 +1,6 @@
 #include "capi/src/options.h"
 
-#include <string>
+#include <algorithm>
 
 namespace trafo::capi {
 
@@ -12,6 +12,17 @@ const Preset& preset(const Call& call, std::string_view name) {
   }
   fail(ErrorCode::not_found, call.function(), "there is no preset \"", name, "\"; there are ",
        names);
+}
+
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    names.emplace_back(list.substr(0, end));
+    if (end + 1 == list.size()) names.emplace_back();  // a comma at the end
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return names;
 }
 
 }  // namespace trafo::capi

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "capi/include/trafo.h"
 #include "capi/src/handles.h"
@@ -53,5 +55,8 @@ void write_preset(const Call& call, Options* options, const char* name, void (*c
   std::memcpy(static_cast<void*>(options), &changed, std::min(size, sizeof changed));
   options->struct_size = size;
 }
+
+// "query,value" -> {"query", "value"}
+std::vector<std::string> names_in(std::string_view list);
 
 }  // namespace trafo::capi

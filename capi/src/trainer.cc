@@ -60,6 +60,7 @@ struct PlanArguments {
   size_t frozen_count;
   BatchSizes sizes;
   const ModelConfig* teacher = nullptr;
+  const AdapterConfig* adapter = nullptr;
 };
 
 trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
@@ -70,7 +71,8 @@ trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
   const Device device{DeviceKind::cuda, 0};
   const std::vector<std::string> patterns =
       lines_argument(call, arguments.frozen, arguments.frozen_count, "frozen");
-  const PlannedGroups groups{.frozen = patterns, .teacher = arguments.teacher};
+  const PlannedGroups groups{
+      .frozen = patterns, .teacher = arguments.teacher, .adapter = arguments.adapter};
   BatchSizes sizes = arguments.sizes;
   if (training.batch_fit)
     sizes = largest_batch(device, wanted.config, wanted.precision, training, sizes, groups, group);
@@ -149,6 +151,23 @@ trafo_error* trafo_plan_distillation(const trafo_model_config* config,
     const BatchSizes sizes{sentences, source_tokens, target_tokens};
     init_options(call, out, struct_size,
                  plan_of_rank(call, {config, options, frozen, frozen_count, sizes, &of_teacher},
+                              planned_group(call, rank, size, hosts)));
+  });
+}
+
+trafo_error* trafo_plan_adapter(const trafo_model_config* config,
+                                const trafo_trainer_options* options, int64_t adapter_rank,
+                                const char* targets, size_t targets_length, int32_t rank,
+                                int32_t size, int32_t hosts, int64_t sentences,
+                                int64_t source_tokens, int64_t target_tokens,
+                                trafo_memory_plan* out, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    const AdapterConfig adapter{.rank = adapter_rank,
+                                .targets = names_in(call.text(targets, targets_length, "targets"))};
+    const BatchSizes sizes{sentences, source_tokens, target_tokens};
+    init_options(call, out, struct_size,
+                 plan_of_rank(call, {config, options, nullptr, 0, sizes, nullptr, &adapter},
                               planned_group(call, rank, size, hosts)));
   });
 }

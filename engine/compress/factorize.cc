@@ -23,10 +23,10 @@ void check_factorize(const Model& model, const FactorizeOptions& options) {
   const auto refuse_unless = [](bool condition, const auto&... what) {
     require(condition, ErrorCode::invalid_argument, kFactorizeOrigin, what...);
   };
-  require(
-      !model.parameters().has_int8(), ErrorCode::unsupported, kFactorizeOrigin,
-      "a model with int8 weights cannot be factorized: factorize the float model, then quantize "
-      "it");
+  require(!model.parameters().has_codes(), ErrorCode::unsupported, kFactorizeOrigin,
+          "a model with quantized weights cannot be factorized: factorize the float model, then "
+          "quantize "
+          "it");
   refuse_unless(!model.adapter() && !model.merged_adapter(),
                 "the model has an adapter: save it merged and factorize that, or remove it");
   refuse_unless(model.config().factor_ranks.empty(),

@@ -51,8 +51,9 @@ void check_layers(const char* name, int64_t kept, int64_t layers, const std::vec
 
 void check(const Model& model, const TokenizedCorpus& calibration, const PruneOptions& options) {
   const ModelConfig& config = model.config();
-  require(!model.parameters().has_int8(), ErrorCode::unsupported, kPruneOrigin,
-          "a model with int8 weights cannot be pruned: prune the float model, then quantize it");
+  require(
+      !model.parameters().has_codes(), ErrorCode::unsupported, kPruneOrigin,
+      "a model with quantized weights cannot be pruned: prune the float model, then quantize it");
   require(!model.adapter() && !model.merged_adapter(), ErrorCode::invalid_argument, kPruneOrigin,
           "the model has an adapter: save it merged and prune that, or remove it");
   require(config.factor_ranks.empty(), ErrorCode::unsupported, kPruneOrigin,

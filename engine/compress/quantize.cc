@@ -68,7 +68,7 @@ void check_quantization(const Context& context, const Model& model,
           "GPTQ needs calibration pairs");
   if (options.calibration != nullptr)
     check_calibration(*options.calibration, model.spec(), kQuantizeOrigin);
-  require(!parameters.has_int8(), ErrorCode::unsupported, kQuantizeOrigin,
+  require(!parameters.has_codes(), ErrorCode::unsupported, kQuantizeOrigin,
           "the model has quantized weights already: quantize the float model");
   require(context.device().kind == DeviceKind::cpu && parameters.dtype() == DType::f32,
           ErrorCode::unsupported, kQuantizeOrigin,

@@ -71,8 +71,9 @@ void check_sparsify(const Model& model, const SparsifyOptions& options) {
     require(condition, ErrorCode::invalid_argument, kSparsifyOrigin, what...);
   };
   const ParameterStore& parameters = model.parameters();
-  require(!parameters.has_int8(), ErrorCode::unsupported, kSparsifyOrigin,
-          "a model with int8 weights cannot be pruned: prune the float model, then quantize it");
+  require(
+      !parameters.has_codes(), ErrorCode::unsupported, kSparsifyOrigin,
+      "a model with quantized weights cannot be pruned: prune the float model, then quantize it");
   refuse_unless(!model.adapter() && !model.merged_adapter(),
                 "the model has an adapter: save it merged and prune that, or remove it");
   require_argument(options.sparsity >= 0 && options.sparsity < 1, kSparsifyOrigin, "sparsity",

@@ -159,7 +159,7 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
   if (pool == nullptr || parameters.dtype() != DType::f32) return nullptr;
   auto packed = std::make_shared<PackedWeights>();
   for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
-    if (parameters.is_int8(id)) continue;  // laid out already
+    if (parameters.is_int8(id) || parameters.is_coded(id)) continue;  // laid out already
     const Tensor& weight = parameters.value(id);
     const std::vector<Part>& rows = parameters.parts(id).rows;  // none: of an adapter
     const Role role = rows.empty() ? Role::norm : rows.front().role;

@@ -185,6 +185,7 @@ HostModel host_model_of(Context& context, const Model& model) {
 HostModel copy_to_host(Context& context, const Model& model) {
   ModelConfig config = model.config().untied();
   config.factor_ranks.clear();
+  config.base_precision = BasePrecision::none;
   HostModel host = make_host_model(config);
   host.model->set_labels(model.labels());
   const PartIndex index(model.parameters());

@@ -87,6 +87,7 @@ class Table {
   static ModelConfig whole(const ModelConfig& config) {
     ModelConfig result = config.untied();
     result.factor_ranks.clear();
+    result.base_precision = BasePrecision::none;
     return result;
   }
   void pair(const std::string& name, const Place& place, Roles roles, const Suffixes& suffixes) {

@@ -166,7 +166,8 @@ SafetensorsReader SafetensorsReader::open(const std::filesystem::path& path, Ele
 }
 
 SafetensorsReader SafetensorsReader::open_no_follow(const std::filesystem::path& path) {
-  return SafetensorsReader(open_source(path, FollowLinks::no), path.string());
+  return SafetensorsReader(open_source(path, FollowLinks::no), path.string(),
+                           ElementTypes::ours_and_codes);
 }
 
 SafetensorsReader SafetensorsReader::open_foreign(const std::filesystem::path& path) {
@@ -279,7 +280,8 @@ std::string safetensors_damage(const std::filesystem::path& file) {
 }
 
 std::string safetensors_damage(std::span<const std::byte> file) {
-  return damage_found({}, [&] { return SafetensorsReader::from_memory(file, {}); });
+  return damage_found(
+      {}, [&] { return SafetensorsReader::from_memory(file, {}, ElementTypes::ours_and_codes); });
 }
 
 }  // namespace trafo

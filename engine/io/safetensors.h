@@ -85,6 +85,7 @@ class SafetensorsReader {
   // `links`: whether symbolic links are followed.
   static SafetensorsReader open(const std::filesystem::path& path,
                                 ElementTypes types = ElementTypes::ours);
+  // For files of checkpoints: ElementTypes::ours_and_codes.
   static SafetensorsReader open_no_follow(const std::filesystem::path& path);
   // For files of other programs: ElementTypes::all.
   static SafetensorsReader open_foreign(const std::filesystem::path& path);

@@ -156,6 +156,11 @@ void merge_adapter(Context& context, Model& model) {
   require(!parameters.has_int8(), ErrorCode::unsupported, kAdapterOrigin,
           "an adapter is not merged into int8 weights: merge it into the float model and quantize "
           "that");
+  require(parameters.base_precision() == BasePrecision::none, ErrorCode::unsupported,
+          kAdapterOrigin, "an adapter is not merged into weights in ",
+          enum_name(parameters.base_precision()),
+          ": load it beside the float model and merge it there, or export the model, which has the "
+          "dequantized weights with the adapter added");
   // All that needs memory comes before the first change.
   AdapterState::Merged merged{*state.config, {}, {}};
   std::vector<std::vector<std::byte>> values;
@@ -202,7 +207,7 @@ BaseChecksums base_checksums(const Context& context, const Model& model) {
     if (parameters.group(id).name == kAdapter ||
         std::ranges::find(classifier, id) != classifier.end())
       continue;
-    if (parameters.is_int8(id)) {
+    if (parameters.is_int8(id) || parameters.is_coded(id)) {
       every = false;
       continue;
     }

@@ -23,7 +23,7 @@ void remove_adapter(Context& context, Model& model);
 
 // Adds scale * B A to the weights, in float32 (float64 for a float64 model), and drops A and B: the
 // model is like one without an adapter. The earlier weights are kept in host memory. UNSUPPORTED:
-// the model has int8 weights.
+// the model has int8 weights, or a base_precision.
 void merge_adapter(Context& context, Model& model);
 // Restores the earlier weights, bit for bit, and the adapter. INVALID_ARGUMENT: no adapter is
 // merged, or the model is in use by a trainer.
@@ -43,7 +43,7 @@ std::vector<ParamId> classifier_parameters(const Model& model);
 // classifier_parameters(), in their order, each value rounded to bfloat16. A base that was frozen
 // in bfloat16 has the checksums of the float32 one.
 struct BaseChecksums {
-  std::string all;      // empty for a model with int8 weights, which has no values of its matrices
+  std::string all;      // empty for a model whose matrices have codes
   std::string vectors;  // of norms and biases alone
 };
 BaseChecksums base_checksums(const Context& context, const Model& model);

@@ -40,8 +40,8 @@ std::unique_ptr<Model> with_head(Context& context, const Model& model, EncoderHe
                                  std::vector<std::string> labels, uint64_t seed) {
   require(model.spec().architecture == Architecture::encoder, ErrorCode::invalid_argument,
           kHeadOrigin, "the model is no encoder");
-  require(!model.adapter() && !model.parameters().has_int8(), ErrorCode::invalid_argument,
-          kHeadOrigin, "the model has an adapter or int8 weights: give it the head before");
+  require(!model.adapter() && !model.parameters().has_codes(), ErrorCode::invalid_argument,
+          kHeadOrigin, "the model has an adapter or quantized weights: give it the head before");
   require_argument(is_known(head), kHeadOrigin, "head",
                    " is unknown: ", static_cast<int32_t>(head));
   std::vector<std::string> sorted = labels;

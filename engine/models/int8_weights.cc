@@ -292,9 +292,10 @@ std::vector<TensorEntry> entries_of_parts(Context& context, const ParameterStore
 StoredWeights stored_weights(const SafetensorsReader& reader) {
   const auto found = reader.metadata().find(kQuantizationKey);
   if (found != reader.metadata().end()) {
+    if (found->second == kBaseQuantization) return StoredWeights::floats;
     require(found->second == kInt8 || found->second == kMixed, ErrorCode::unsupported,
             kInt8WeightsOrigin, reader.label(), " has the quantization ", quote(found->second),
-            ", this release knows int8 and mixed");
+            ", this release knows int8, mixed and base");
     return found->second == kInt8 ? StoredWeights::int8 : StoredWeights::mixed;
   }
   for (const TensorInfo& info : reader.tensors())

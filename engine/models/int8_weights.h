@@ -5,6 +5,10 @@
 //   {"quantization": "mixed"}   each has int8 codes as above, or int4 codes, NAME U8 [rows,
 //                               (columns + 1) / 2] with NAME.scale F16 [rows, (columns + 31) / 32],
 //                               or is F32 [rows, columns]
+//   {"quantization": "base"}    the matrices of linear layers have codes of the base_precision of
+//                               the configuration (base_sections() of quant/base_codes.h), and all
+//                               else is as in a file of floats. The model is trained. What follows
+//                               is not about such files.
 //
 // Two tensors hold what many small ones would, in the order of their names, one after another:
 //
@@ -29,10 +33,12 @@ inline constexpr const char* kScalesName = "scales";
 inline constexpr const char* kVectorsName = "vectors";
 inline constexpr const char* kInt4Type = "U8";
 
+inline constexpr const char* kBaseQuantization = "base";
+
 enum class StoredWeights { floats, int8, mixed };
 
-// Contents of the file. CORRUPT_FILE if it has codes and does not say so. UNSUPPORTED for another
-// quantization, of a later release.
+// Contents of the file: floats also beside frozen matrices in few bits. CORRUPT_FILE if it has
+// codes and does not say so. UNSUPPORTED for another quantization, of a later release.
 StoredWeights stored_weights(const SafetensorsReader& reader);
 
 // Fills a model that was made with int8 weights: the codes and matrices of a quantized file as they

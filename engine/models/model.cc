@@ -38,6 +38,7 @@ Tensor project_logits(Context& context, const Tensor& hidden, const OutputProjec
 
 Model::Model(const ModelConfig& config) : config_(config), spec_(spec_of(config)) {
   parameters_.set_factor_ranks(config.factor_ranks);
+  parameters_.set_base_precision(config.base_precision);
   for (int64_t i = 0; i < config.labels; ++i) labels_.push_back(concat("LABEL_", i));
 }
 

@@ -25,7 +25,7 @@ std::vector<int64_t> file_dims(const Shape& shape) {
 }
 
 size_t bytes_of(const ParameterStore& parameters, ParamId id) {
-  return checked_mul(static_cast<size_t>(parameters.value(id).numel()),
+  return checked_mul(static_cast<size_t>(element_count(parameters.shape(id))),
                      dtype_size(parameters.master().dtype()), kModelIoOrigin);
 }
 
@@ -94,6 +94,39 @@ DType stored_dtype(const SafetensorsReader& reader) {
   return dtype;
 }
 
+// The sections of a frozen matrix in few bits.
+std::vector<BaseSection> sections_of(const ParameterStore& parameters, ParamId id) {
+  const Shape& shape = parameters.shape(id);
+  return base_sections(parameters.base_precision(), shape[0], shape[1]);
+}
+
+// Whether the file has codes: the values of a model in floating point are encoded when it is read.
+bool stores_codes(const SafetensorsReader& reader) {
+  const auto found = reader.metadata().find(kQuantizationKey);
+  return found != reader.metadata().end() && found->second == kBaseQuantization;
+}
+
+bool is_type(const TensorInfo& info, std::string_view type) {
+  return type == "F32" ? info.foreign.empty() && info.dtype == DType::f32 : info.foreign == type;
+}
+
+// The tensors that hold a frozen matrix in few bits.
+void check_sections(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                    std::unordered_set<std::string>& known) {
+  for (const BaseSection& section : sections_of(parameters, id)) {
+    const std::string name = parameters.name(id) + section.suffix;
+    const TensorInfo* info = reader.find(name);
+    require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
+            " lacks the tensor ", name);
+    require(info->shape == section.shape && is_type(*info, section.type), ErrorCode::corrupt_file,
+            kModelIoOrigin, reader.label(), ": ", name, " is ",
+            info->foreign.empty() ? dtype_name(info->dtype) : info->foreign.c_str(), " ",
+            Shape(std::span<const int64_t>(info->shape)).str(), ", the model needs ", section.type,
+            " ", Shape(std::span<const int64_t>(section.shape)).str());
+    known.insert(name);
+  }
+}
+
 void check_entry(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
                  const std::string& prefix) {
   const TensorInfo* info = reader.find(prefix + parameters.name(id));
@@ -106,8 +139,10 @@ void check_entry(const SafetensorsReader& reader, const ParameterStore& paramete
   const DType dtype = parameters.master().dtype();
   require(info->dtype == dtype && info->foreign.empty(), ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), ": ", info->name, " is ",
-          info->foreign.empty() ? dtype_name(info->dtype) : "int8", ", the model needs ",
-          dtype_name(dtype));
+          info->foreign.empty()   ? dtype_name(info->dtype)
+          : info->foreign == "I8" ? "int8"
+                                  : info->foreign.c_str(),
+          ", the model needs ", dtype_name(dtype));
 }
 
 // Everything but the values: names, shapes, dtypes, and nothing besides them.
@@ -118,6 +153,10 @@ void check_tensors(const SafetensorsReader& reader, const ParameterStore& parame
     for (size_t i = 0; i < parameters.count(); ++i) {
       const auto id = static_cast<ParamId>(i);
       if (!in_file(parameters, id, prefix)) continue;
+      if (parameters.is_coded(id) && stores_codes(reader)) {
+        check_sections(reader, parameters, id, known);
+        continue;
+      }
       check_entry(reader, parameters, id, prefix);
       known.insert(prefix + parameters.name(id));
     }
@@ -178,9 +217,42 @@ void check_untensored(const SafetensorsReader& reader, const ModelSpec& spec, DT
           " is out of proportion to the model");
 }
 
+// Stages a frozen matrix in few bits: the codes of the file, or of its values.
+void stage_coded(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                 StagedTensors& staged) {
+  std::vector<std::byte> bytes(parameters.stored(id).bytes());
+  if (stores_codes(reader)) {
+    for (const BaseSection& section : sections_of(parameters, id))
+      reader.read(parameters.name(id) + section.suffix,
+                  std::span(bytes).subspan(section.offset, section.bytes));
+    try {
+      check_base_codes(parameters.base_precision(), bytes, parameters.shape(id)[0],
+                       parameters.shape(id)[1]);
+    } catch (const Error& error) {
+      fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", parameters.name(id), ": ",
+           error.message());
+    }
+    return staged.add(parameters.stored(id), std::move(bytes));
+  }
+  std::vector<std::byte> stored(bytes_of(parameters, id));
+  reader.read(parameters.name(id), stored);
+  std::vector<float> values(static_cast<size_t>(element_count(parameters.shape(id))));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (parameters.master().dtype() == DType::f32) {
+      std::memcpy(&values[i], stored.data() + i * sizeof(float), sizeof(float));
+    } else {
+      double wide;
+      std::memcpy(&wide, stored.data() + i * sizeof wide, sizeof wide);
+      values[i] = static_cast<float>(wide);
+    }
+  }
+  staged.add(parameters.stored(id), parameters.encoded(id, values));
+}
+
 // Stages a frozen parameter: in the dtype that the model computes with.
 void stage_frozen(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
                   StagedTensors& staged) {
+  if (parameters.is_coded(id)) return stage_coded(reader, parameters, id, staged);
   const Tensor& value = parameters.value(id);
   std::vector<std::byte> bytes(bytes_of(parameters, id));
   reader.read(parameters.name(id), bytes);
@@ -193,6 +265,23 @@ void stage_frozen(const SafetensorsReader& reader, const ParameterStore& paramet
     std::memcpy(rounded.data() + i * sizeof(BFloat16), &narrow, sizeof narrow);
   }
   staged.add(value, std::move(rounded));
+}
+
+// Adds the codes of frozen matrices in few bits. The entries point into `storage`.
+void add_base_entries(Context& context, const ParameterStore& parameters,
+                      std::vector<std::vector<std::byte>>& storage,
+                      std::vector<TensorEntry>& entries) {
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (!parameters.is_coded(id)) continue;
+    const std::span<const std::byte> bytes = storage.emplace_back(parameters.codes(context, id));
+    for (const BaseSection& section : sections_of(parameters, id)) {
+      const std::string_view type = section.type;
+      entries.push_back({parameters.name(id) + section.suffix, DType::f32, section.shape,
+                         bytes.subspan(section.offset, section.bytes),
+                         std::string(type == "F32" ? "" : type)});
+    }
+  }
 }
 
 std::string tokens_to_json(const VocabularyTokens& tokens) {
@@ -323,7 +412,7 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
   size_t at = workspace.bytes(), total = at;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (parameters.is_int8(id)) continue;
+    if (parameters.is_int8(id) || parameters.is_coded(id)) continue;
     if (prefix.empty() && !parameters.trainable(id)) total += bytes_of(parameters, id);
   }
   storage = allocate(total);
@@ -331,7 +420,8 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
   std::vector<TensorEntry> entries;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (!in_file(parameters, id, prefix) || parameters.is_int8(id)) continue;
+    if (!in_file(parameters, id, prefix) || parameters.is_int8(id) || parameters.is_coded(id))
+      continue;
     std::span<std::byte> bytes = storage.bytes();
     if (parameters.trainable(id)) {
       bytes = part_of(bytes, parameters, id);
@@ -467,6 +557,10 @@ TensorFile copy_model(Context& context, const Model& model, const Tensor& weight
                                    file.storage.emplace_back(), allocate);
   if (model.parameters().has_int8())
     add_int8_entries(context, model.parameters(), file.codes, file.entries, file.metadata);
+  if (model.parameters().base_precision() != BasePrecision::none) {
+    add_base_entries(context, model.parameters(), file.codes, file.entries);
+    file.metadata[kQuantizationKey] = kBaseQuantization;
+  }
   return file;
 }
 
@@ -551,6 +645,10 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
   require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kModelIoOrigin,
           reader.label(), " holds ", dtype_name(stored), " weights, of which no ",
           dtype_name(dtype.value_or(stored)), " model is made");
+  const BasePrecision base = meta.model->config().base_precision;
+  require(!int8_weights || base == BasePrecision::none, ErrorCode::unsupported, kModelIoOrigin,
+          reader.label(), " has frozen matrices in ", enum_name(base),
+          ", of which no int8 weights are made: merge its adapter into the float model");
   const bool int8 = int8_weights || stored_weights(reader) != StoredWeights::floats;
   std::unique_ptr<Model> model =
       make_model(context, meta.model->config(), std::nullopt, dtype.value_or(stored), int8);
@@ -597,6 +695,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
   saved.ffn_dropout = given.ffn_dropout;
   saved.max_positions = given.max_positions;
   saved.depth_scaled_init = given.depth_scaled_init;
+  if (!stores_codes(reader)) saved.base_precision = given.base_precision;
   const std::string differences = describe_differences(saved, given);
   require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kModelIoOrigin,
           reader.label(), " is not for this model: ", misfit,

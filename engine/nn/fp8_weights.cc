@@ -18,8 +18,9 @@ Fp8Weights::Fp8Weights(Context& context, const ParameterStore& parameters, Param
     const auto id = static_cast<ParamId>(i);
     const Shape& shape = parameters.shape(id);
     // Embeddings cannot be pruned: what can be is a linear layer.
-    const bool linear = parameters.prunable(id) && shape[0] * shape[1] >= elements &&
-                        shape[0] % kFp8Multiple == 0 && shape[1] % kFp8Multiple == 0;
+    const bool linear = parameters.prunable(id) && !parameters.is_coded(id) &&
+                        shape[0] * shape[1] >= elements && shape[0] % kFp8Multiple == 0 &&
+                        shape[1] % kFp8Multiple == 0;
     if (id != output && !linear) continue;
     places_[i] = static_cast<int32_t>(ids_.size());
     ids_.push_back(id);

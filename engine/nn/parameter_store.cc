@@ -119,6 +119,9 @@ const ParameterStore::Entry& ParameterStore::float_entry(ParamId id) const {
   if (int8_weights_ && entry.takes_int8) [[unlikely]]
     fail(ErrorCode::unsupported, "parameters", entry.name,
          " is int8 and has no float values: a model with int8 weights only translates and scores");
+  if (entry.coded) [[unlikely]]
+    fail(ErrorCode::unsupported, "parameters", entry.name, " is frozen in ",
+         enum_name(entry.coded->precision), " and has no float values");
   return entry;
 }
 
@@ -161,12 +164,18 @@ void ParameterStore::allocate(Context& context, DType dtype, std::optional<uint6
     require(names.insert(entry.name).second, ErrorCode::internal, "parameters", entry.name,
             " is declared twice");
   int8_weights_ = int8_weights;
-  for (Entry& entry : entries_)
-    if (int8_weights) entry.group.trainable = false;
+  if (int8_weights) base_precision_ = BasePrecision::none;
+  const bool coded = base_precision_ != BasePrecision::none;
+  for (Entry& entry : entries_) {
+    if (int8_weights || coded) entry.group.trainable = false;
+    if (coded && entry.prunable)
+      entry.coded = std::make_shared<const CodedMatrix>(
+          make_coded_matrix(context, base_precision_, entry.shape[0], entry.shape[1]));
+  }
   make_workspaces(context, dtype);
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    if (has_codes(entry) || !context.backend().keeps_data()) continue;
+    if (is_int8(static_cast<ParamId>(i)) || !context.backend().keeps_data()) continue;
     if (!seed && is_random(entry.init)) continue;
     const InitialValues values(entry.init, entry.shape, dtype, seed.value_or(0), i);
     if (!values.bytes().empty())
@@ -303,7 +312,7 @@ void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_
 
 Weight ParameterStore::weight(ParamId id) const {
   const Entry& entry = entries_[index(id)];
-  Weight weight{entry.value, entry.int8};
+  Weight weight{entry.value, entry.int8, entry.coded};
   weight.quantizes_input = quantize_bits_ != 0 && entry.takes_int8;
   weight.observer = observer_;
   weight.parameter = id;
@@ -358,6 +367,10 @@ int64_t ParameterStore::set_trainable(Context& context, std::string_view pattern
   const std::vector<size_t> matches = matching(pattern);
   require(!int8_weights_ || !trainable, ErrorCode::unsupported, "parameters",
           "a model with int8 weights is not trained: train the float model and quantize it again");
+  for (const size_t i : matches)
+    require(!entries_[i].coded || !trainable, ErrorCode::unsupported, "parameters",
+            entries_[i].name, " is frozen in ", enum_name(base_precision_),
+            ": train an adapter, or a model without base_precision");
   std::deque<Entry> entries = without_tensors();
   bool changes = false;
   for (const size_t i : matches) {
@@ -484,11 +497,13 @@ void ParameterStore::round_matrices(Context& context, const Tensor& weights) con
 }
 
 void ParameterStore::set_value(Context& context, ParamId id, const void* data, size_t bytes) {
-  const Entry& entry = float_entry(id);
-  const size_t needed = static_cast<size_t>(entry.value.numel()) * dtype_size(master_.dtype());
+  const Entry& entry = entries_[index(id)];
+  const size_t needed =
+      static_cast<size_t>(element_count(entry.shape)) * dtype_size(master_.dtype());
   require(bytes == needed, ErrorCode::shape_mismatch, "parameters", name(id), " takes ", needed,
           " bytes, got ", bytes);
-  const Tensor to = exact_value(entry);
+  if (entry.coded) return set_coded_value(context, id, data);
+  const Tensor to = exact_value(float_entry(id));
   if (to.dtype() == master_.dtype())
     context.backend().copy_from_host(to.raw(), data, bytes);
   else  // a frozen bfloat16 parameter
@@ -498,6 +513,7 @@ void ParameterStore::set_value(Context& context, ParamId id, const void* data, s
 }
 
 void ParameterStore::get_value(const Context& context, ParamId id, void* data, size_t bytes) const {
+  if (is_coded(id)) return get_coded_value(context, id, data, bytes);
   const Tensor from = exact_value(float_entry(id));
   if (from.dtype() == master_.dtype()) return context.to_host(from, data, bytes);
   const auto values = context.values<BFloat16>(from);

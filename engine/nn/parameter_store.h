@@ -9,6 +9,9 @@
 // In a store with int8 weights, everything is frozen for good. Weights that modules can read as
 // int8 have codes instead of values, except those that are kept in float.
 //
+// In a store with a base precision, matrices of linear layers have codes of few bits instead of
+// values, on every device. They stay frozen; an adapter or other parameters may be trained.
+//
 // Under quantization-aware training these weights are trained as masters, in float32 too. The
 // values are the masters rounded to codes: what a quantized model computes with.
 #pragma once
@@ -26,6 +29,7 @@
 
 #include "engine/nn/parts.h"
 #include "engine/nn/weight.h"
+#include "engine/ops/quantized_linear/quantized_linear.h"
 #include "engine/quant/int4_matrix.h"
 #include "engine/runtime/context.h"
 
@@ -95,6 +99,9 @@ class ParameterStore {
   // Matrices of linear layers that declare_linear() declares as two factors, by name, and their
   // ranks. Comes first.
   void set_factor_ranks(std::map<std::string, int64_t> ranks) { factor_ranks_ = std::move(ranks); }
+  // Of the matrices that declare_linear() declares. Comes first. With another one than `none`,
+  // everything is frozen at first.
+  void set_base_precision(BasePrecision precision) { base_precision_ = precision; }
   // The matrix [rows, columns] of a linear layer, which may be int8 and pruned; or its two factors,
   // of which weight() of the returned outer one has the inner one. INVALID_ARGUMENT: a rank that is
   // not 1 to the smaller side.
@@ -116,7 +123,7 @@ class ParameterStore {
   size_t count() const { return entries_.size(); }
   const std::string& name(ParamId id) const { return entries_[index(id)].name; }
   const Shape& shape(ParamId id) const { return entries_[index(id)].shape; }
-  // UNSUPPORTED, naming the parameter, if it is int8.
+  // UNSUPPORTED, naming the parameter, if it has codes.
   const Tensor& value(ParamId id) const { return float_entry(id).value; }
   const Tensor& grad(ParamId id) const { return entries_[index(id)].grad; }  // undefined: frozen
   ParamId find(const std::string& name) const;  // kNoParam if there is none
@@ -148,8 +155,24 @@ class ParameterStore {
   void set_signal_to_noise(ParamId id, double db) { entries_[index(id)].signal_to_noise = db; }
   // Linear layers tell it what they multiply; null: nobody.
   void set_observer(LinearObserver* observer) { observer_ = observer; }
-  // The values of a parameter or, if it is int8, its codes; and its low-rank update.
+  // The values of a parameter or, if it has codes, these; and its low-rank update.
   Weight weight(ParamId id) const;
+
+  // --- frozen matrices in few bits ---
+  BasePrecision base_precision() const { return base_precision_; }
+  // Whether matrices have codes instead of values: int8 weights, or a base precision.
+  bool has_codes() const { return int8_weights_ || base_precision_ != BasePrecision::none; }
+  bool is_coded(ParamId id) const { return entries_[index(id)].coded != nullptr; }
+  // The tensor that holds a parameter which is not int8: its values, or the bytes of its codes.
+  const Tensor& stored(ParamId id) const {
+    const Entry& entry = entries_[index(id)];
+    return entry.coded ? entry.coded->bytes : float_entry(id).value;
+  }
+  // Bytes as encode_base() writes them.
+  void set_codes(Context& context, ParamId id, std::span<const std::byte> bytes);
+  std::vector<std::byte> codes(const Context& context, ParamId id) const;
+  // The codes of values. INVALID_ARGUMENT, naming the parameter: a value that is not finite.
+  std::vector<std::byte> encoded(ParamId id, std::span<const float> values) const;
 
   // --- low-rank updates (adapters) ---
   // Freezes every parameter and declares two for each update, named after the matrix NAME.weight:
@@ -178,7 +201,7 @@ class ParameterStore {
   // allocated anew; gradients are dropped. A bfloat16 parameter loses the digits of its master when
   // it is frozen. Returns how many parameters match. NOT_FOUND: none. INVALID_ARGUMENT: a trainer
   // or another tensor uses the parameters. UNSUPPORTED: parameters of a store with int8 weights
-  // cannot be trained. After an error nothing has changed.
+  // and frozen matrices in few bits cannot be trained. After an error nothing has changed.
   int64_t set_trainable(Context& context, std::string_view pattern, bool trainable);
   // Sets the factors of the parameters whose names match. Errors as above, and INVALID_ARGUMENT for
   // a factor that is negative or not finite.
@@ -210,7 +233,8 @@ class ParameterStore {
   // after this.
   void complete_grads(Context& context);
 
-  // Replaces a value, given in the master's dtype; the sizes must agree.
+  // Replaces a value, given in the master's dtype; the sizes must agree. A frozen matrix in few
+  // bits gets the codes of the value. INVALID_ARGUMENT: these are not finite.
   void set_value(Context& context, ParamId id, const void* data, size_t bytes);
   // Reads a value in the master's dtype; the sizes must agree.
   void get_value(const Context& context, ParamId id, void* data, size_t bytes) const;
@@ -226,6 +250,7 @@ class ParameterStore {
     bool takes_int8 = false, kept_float = false, prunable = false;
     std::shared_ptr<const Int8Matrix> int8 = nullptr;
     std::shared_ptr<const Int4Matrix> int4 = nullptr;
+    std::shared_ptr<const CodedMatrix> coded = nullptr;
     double signal_to_noise = std::numeric_limits<double>::quiet_NaN();
     std::optional<LowRank> low_rank = {};
     ParamId inner = kNoParam;
@@ -236,7 +261,11 @@ class ParameterStore {
   std::vector<size_t> matching(std::string_view pattern) const;
   void require_unused() const;
   void make_workspaces(Context& context, DType dtype);
-  bool has_codes(const Entry& entry) const { return int8_weights_ && entry.takes_int8; }
+  void set_coded_value(Context& context, ParamId id, const void* data);
+  void get_coded_value(const Context& context, ParamId id, void* data, size_t bytes) const;
+  bool has_codes(const Entry& entry) const {
+    return entry.coded || (int8_weights_ && entry.takes_int8);
+  }
   std::deque<Entry> without_tensors() const;
   void lay_out(Context& context, std::deque<Entry> entries) {
     lay_out(context, std::move(entries), quantize_bits_);
@@ -255,6 +284,7 @@ class ParameterStore {
   Tensor frozen_;  // undefined while nothing is frozen
   bool int8_weights_ = false;
   int64_t quantize_bits_ = 0;
+  BasePrecision base_precision_ = BasePrecision::none;
   LinearObserver* observer_ = nullptr;
   std::map<std::string, int64_t> factor_ranks_;
 };

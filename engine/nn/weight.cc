@@ -7,6 +7,7 @@
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/ops/quantized_linear/quantized_linear.h"
 #include "engine/ops/unary/unary.h"
 
 namespace trafo::nn {
@@ -23,6 +24,7 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
   const auto product = [&] {
     if (weight.int8) return ops::int8_linear(context, in, *weight.int8, bias);
     const Tensor input = linear_input(context, in, weight);
+    if (weight.coded) return ops::quantized_linear(context, input, *weight.coded, bias);
     const ops::Fp8Matrix* const fp8 = fp8_copy(context, weight);
     return fp8 ? ops::fp8_linear(context, input, weight.values, *fp8, bias)
                : ops::linear(context, input, weight.values, bias);
@@ -38,8 +40,8 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
 }
 
 Weight gather_rows(Context& context, const Weight& weight, std::span<const int32_t> index) {
-  require(!weight.update && !weight.inner, ErrorCode::internal, "gather_rows",
-          "the weight has an update or an inner factor");
+  require(!weight.update && !weight.inner && !weight.coded, ErrorCode::internal, "gather_rows",
+          "the weight has an update, an inner factor or codes of a frozen matrix");
   if (!weight.int8) {
     const Tensor rows = context.from_values<int32_t>(index, {static_cast<int64_t>(index.size())});
     Weight gathered = weight;
@@ -49,7 +51,9 @@ Weight gather_rows(Context& context, const Weight& weight, std::span<const int32
   }
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::unsupported, "gather_rows", "int8 weights are for the CPU");
-  return {{}, std::make_shared<const Int8Matrix>(weight.int8->gathered(*pool, index))};
+  Weight gathered;
+  gathered.int8 = std::make_shared<const Int8Matrix>(weight.int8->gathered(*pool, index));
+  return gathered;
 }
 
 }  // namespace trafo::nn

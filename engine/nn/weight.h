@@ -12,6 +12,7 @@
 namespace trafo {
 
 class Int8Matrix;
+struct CodedMatrix;
 
 // The term that an adapter adds to x W^T: scale (x down^T) up^T in ranges of columns
 // (ops/low_rank_add).
@@ -30,10 +31,12 @@ class LinearObserver {
   virtual void observe(Context& context, int32_t parameter, const Tensor& x) = 0;
 };
 
-// Either values or int8 codes. With `inner`, this is the outer factor of a matrix U V.
+// Values, int8 codes or the codes of a frozen matrix. With `inner`, this is the outer factor of a
+// matrix U V.
 struct Weight {
   Tensor values;
-  std::shared_ptr<const Int8Matrix> int8;  // of a model with int8 weights
+  std::shared_ptr<const Int8Matrix> int8;              // of a model with int8 weights
+  std::shared_ptr<const CodedMatrix> coded = nullptr;  // of a model with a base_precision
   std::optional<LowRankUpdate> update = {};
   // Of quantization-aware training: x is rounded to int8 codes of its rows, as int8_linear does.
   bool quantizes_input = false;
@@ -42,7 +45,9 @@ struct Weight {
   std::shared_ptr<const Weight> inner = nullptr;  // V: x is multiplied with it first
 
   // Whether x W^T with these values is the whole product.
-  bool is_dense() const { return !int8 && !update && !quantizes_input && !observer && !inner; }
+  bool is_dense() const {
+    return !int8 && !coded && !update && !quantizes_input && !observer && !inner;
+  }
 };
 
 namespace nn {

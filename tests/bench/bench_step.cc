@@ -10,9 +10,10 @@
 //              [--vocabulary N] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
-// gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M llama-1B llama-1B-lora qwen-0.5B-lora, and tiny and
-// small too. llama-1B: Llama's form, 16 layers, 8 KV heads; -lora: a frozen model whose adapter of
-// rank 16 on all projections is trained. --sentences, --positions and --vocabulary replace those of
+// gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M llama-1B llama-1B-lora llama-1B-qlora
+// qwen-0.5B-lora, and tiny and small too. llama-1B: Llama's form, 16 layers, 8 KV heads; -lora: a
+// frozen model whose adapter of rank 16 on all projections is trained; -qlora: the same with
+// matrices in NF4. --sentences, --positions and --vocabulary replace those of
 // a workload. Translation: B sentences of S positions a side, lengths drawn
 // uniformly from S/2..S; tok_s counts B x S for everyone (sentences a second in other units);
 // packed, so only real tokens are computed. Every step takes its batch from host memory, as
@@ -74,6 +75,7 @@ struct Workload {
   int64_t sentences, positions;
   int64_t kv_heads = 0;  // above 0: Llama's form (RMS norm, rotary positions, SwiGLU, no biases)
   int64_t adapter_rank = 0;  // above 0: all but an adapter on all projections is frozen
+  BasePrecision base = BasePrecision::none;
 };
 
 constexpr Architecture kS2S = Architecture::encoder_decoder, kLm = Architecture::decoder_lm;
@@ -93,6 +95,8 @@ constexpr Workload kWorkloads[] = {
     {"gpt2-1558M", Where::gpu, kLm, 48, 1600, 25, 6400, 50304, 0, 8, 1024},
     {"llama-1B", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8},
     {"llama-1B-lora", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8, 16},
+    {"llama-1B-qlora", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8, 16,
+     BasePrecision::nf4},
     {"qwen-0.5B-lora", Where::gpu, kLm, 24, 896, 14, 4864, 151936, 0, 8, 2048, 2, 16},
 };
 
@@ -181,6 +185,7 @@ ModelConfig model_config(const Workload& w, bool output_bias) {
   config.ffn_dropout = lm ? 0 : w.dropout;
   config.activation = lm ? Activation::gelu : Activation::relu;
   config.output_bias = output_bias;
+  config.base_precision = w.base;
   if (w.kv_heads > 0) {
     config.kv_heads = w.kv_heads;
     config.norm = Norm::rms;

@@ -61,6 +61,55 @@ TEST_F(AdapterCli, IsTrainedBesideItsBaseAndUsedWithIt) {
                  "translate-train merge");
 }
 
+TEST_F(AdapterCli, IsTrainedBesideABaseInFewBits) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  for (const std::string precision : {"nf4", "int8", "int4"}) {
+    SCOPED_TRACE(precision);
+    const std::string run_of = "q-" + precision;
+    const Outcome made = tune(run_of, "--learn-rate 0.05 --base-precision " + precision);
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    EXPECT_LT(fs::file_size(file(run_of + "/ckpt/10/model.safetensors")),
+              fs::file_size(file("run/ckpt/20/model.safetensors")));
+    translated("-m " + run_of);
+    translated("-m run --adapter " + run_of);
+    const Outcome info = run({"info", run_of + "/ckpt/10/model.safetensors"});
+    EXPECT_NE(info.out.find(precision), std::string::npos) << info.out << info.err;
+    // It resumes with the codes of its checkpoint, and with no other format.
+    const Outcome more = run(small(run_of, "12u"));
+    EXPECT_EQ(more.exit_code, 0) << more.err;
+    expect_refused(run(small(run_of, "14u") + words_of("--base-precision none")), "base_precision");
+    // Into the float base; an export has the dequantized one.
+    ASSERT_EQ(run({"merge", "-m", "run", "--adapter", run_of, "-o", "merged-" + precision, "-q"})
+                  .exit_code,
+              0);
+    expect_refused(run({"merge", "-m", run_of, "-o", "no"}), "weights in " + precision);
+    const Outcome exported =
+        run({"export", "-m", run_of, "--to", "ctranslate2", "-o", "ct2-" + precision});
+    EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  }
+  expect_refused(run(small("no", "1u") + words_of("--pretrained-model run --base-precision nf4")),
+                 "give --lora-rank");
+  expect_refused(tune("no", "--base-precision nf5"), "nf5");
+}
+
+TEST_F(AdapterCli, IsPlanned) {
+  const auto weights = [&](const std::string& flags) {
+    const Outcome plan = run(words_of("plan --task llama --json --mini-batch-words 2048 " + flags));
+    EXPECT_EQ(plan.exit_code, 0) << plan.err;
+    const std::string key = "\"weights_bytes\":";
+    const size_t at = plan.out.find(key);
+    return at == std::string::npos ? 0LL : std::stoll(plan.out.substr(at + key.size()));
+  };
+  const long long whole = weights(""), adapter = weights("--lora-rank 8"),
+                  coded = weights("--lora-rank 8 --base-precision nf4");
+  EXPECT_LT(adapter, whole);
+  EXPECT_LT(coded, adapter);
+  EXPECT_GT(coded, 0);
+  expect_refused(run(words_of("plan --task llama --base-precision nf4")), "give --lora-rank");
+  expect_refused(run(words_of("plan --task llama --lora-rank 8 --freeze *norm*")),
+                 "is not planned with --lora-rank");
+}
+
 TEST_F(AdapterCli, RefusesByName) {
   ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
   expect_refused(run(small("no", "1u") + words_of("--lora-rank 2")), "--pretrained-model");

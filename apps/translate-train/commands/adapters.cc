@@ -18,13 +18,26 @@ namespace fs = std::filesystem;
 constexpr const char* kFolder = "adapter";
 constexpr const char* kConfigFile = "adapter_config.json";
 
+void refuse_without_adapter(const Settings& settings) {
+  for (const Setting setting : {Setting::lora_alpha, Setting::lora_targets})
+    if (settings.has(setting)) settings.refuse(setting, "is for an adapter: give --lora-rank");
+  if (settings.has(Setting::base_precision) &&
+      settings.model.base_precision != TRAFO_BASE_PRECISION_NONE)
+    settings.refuse(Setting::base_precision,
+                    "freezes the matrices of linear layers: give --lora-rank");
+}
+
+// With commas between them; empty: all.
+std::string targets_of(const Settings& settings) {
+  return fmt::format("{}", fmt::join(settings.program.lora_targets, ","));
+}
+
 }  // namespace
 
 std::optional<AdapterSettings> adapter_settings(const Settings& settings) {
   const ProgramSettings& given = settings.program;
   if (!settings.has(Setting::lora_rank)) {
-    for (const Setting setting : {Setting::lora_alpha, Setting::lora_targets})
-      if (settings.has(setting)) settings.refuse(setting, "is for an adapter: give --lora-rank");
+    refuse_without_adapter(settings);
     return std::nullopt;
   }
   AdapterSettings adapter{given.lora_rank, 2 * static_cast<double>(given.lora_rank), {}};
@@ -35,9 +48,18 @@ std::optional<AdapterSettings> adapter_settings(const Settings& settings) {
                     "--pretrained-model");
   if (settings.has(Setting::freeze))
     settings.refuse(Setting::freeze, "--lora-rank freezes the whole pretrained model");
-  if (settings.has(Setting::lora_targets))
-    adapter.targets = fmt::format("{}", fmt::join(given.lora_targets, ","));
+  adapter.targets = targets_of(settings);
   return adapter;
+}
+
+std::optional<AdapterSettings> planned_adapter(const Settings& settings) {
+  if (!settings.has(Setting::lora_rank)) {
+    refuse_without_adapter(settings);
+    return std::nullopt;
+  }
+  for (const Setting setting : {Setting::freeze, Setting::teacher})
+    if (settings.has(setting)) settings.refuse(setting, "is not planned with --lora-rank");
+  return AdapterSettings{settings.program.lora_rank, 1, targets_of(settings)};
 }
 
 std::string add_adapter(trafo_model* model, const AdapterSettings& adapter, uint64_t seed) {

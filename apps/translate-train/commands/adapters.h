@@ -18,6 +18,8 @@ struct AdapterSettings {
 };
 // No value: the run trains no adapter. Throws usage errors.
 std::optional<AdapterSettings> adapter_settings(const Settings& settings);
+// The same for a plan, which needs no model and does not depend on alpha.
+std::optional<AdapterSettings> planned_adapter(const Settings& settings);
 // Adds it to a model. Returns what to tell the user.
 std::string add_adapter(trafo_model* model, const AdapterSettings& adapter, uint64_t seed);
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "commands/adapters.h"
 #include "commands/commands.h"
 #include "commands/device.h"
 #include "engine/os/names.h"
@@ -48,6 +49,7 @@ struct PlanRequest {
   const TrainConfig& config;
   const trafo_model_config* teacher;  // may be null
   const std::vector<std::string>& frozen;
+  const std::optional<AdapterSettings>& adapter;
   int64_t sentence_length;
   int64_t nodes;
 };
@@ -64,6 +66,10 @@ trafo_memory_plan plan_of_rank(const PlanRequest& request, size_t rank, size_t r
     check(trafo_plan_distillation(&request.config.model, request.teacher, &request.config.trainer,
                                   patterns.data(), patterns.size(), of_rank, size, hosts, sentences,
                                   source_tokens, tokens, &plan, sizeof plan));
+  else if (const auto& adapter = request.adapter)
+    check(trafo_plan_adapter(&request.config.model, &request.config.trainer, adapter->rank,
+                             adapter->targets.data(), adapter->targets.size(), of_rank, size, hosts,
+                             sentences, source_tokens, tokens, &plan, sizeof plan));
   else
     check(trafo_plan_training_of_rank(&request.config.model, &request.config.trainer,
                                       patterns.data(), patterns.size(), of_rank, size, hosts,
@@ -126,8 +132,9 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   if (config.trainer.batch_fit && config.trainer.memory_limit == 0)
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
   const std::vector<std::string>& frozen = settings.program.freeze;
-  const PlanRequest request{config, teacher ? &*teacher : nullptr, frozen,
-                            arguments.sentence_length, arguments.nodes};
+  const std::optional<AdapterSettings> adapter = planned_adapter(settings);
+  const PlanRequest request{config,  teacher ? &*teacher : nullptr, frozen,
+                            adapter, arguments.sentence_length,     arguments.nodes};
   const std::vector<RankPlan> ranks = plan_ranks(config, settings, request);
   const RankPlan& largest = *std::max_element(
       ranks.begin(), ranks.end(),
@@ -144,7 +151,9 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
               {"sentence_length", arguments.sentence_length},
               {"precision", computes_in},
               {"recompute", text_of(Setting::recompute, settings)},
-              {"freeze", frozen}};
+              {"freeze", frozen},
+              {"lora_rank", adapter ? adapter->rank : 0},
+              {"base_precision", text_of(Setting::base_precision, settings)}};
     json.update(json_of(largest.plan));
     json["limit_bytes"] = largest.plan.limit_bytes;
     json["fits"] = all_fit;

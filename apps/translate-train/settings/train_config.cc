@@ -206,6 +206,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     m.dropout = mine.dropout;
     m.ffn_dropout = mine.ffn_dropout;
     m.attention_dropout = mine.attention_dropout;
+    m.base_precision = mine.base_precision;
     if (!has_learned_positions(m)) m.max_positions = std::max(m.max_positions, mine.max_positions);
     if (windows && t.max_length > m.max_positions)
       settings.refuse(
@@ -240,8 +241,10 @@ void check_together(const TrainConfig& config) {
   options.batch_fit = 0;
   options.memory_limit = 0;
   trafo_memory_plan plan{};
-  check(trafo_plan_training(&config.model, &options, nullptr, 0, 1, has_encoder(config.model), 1,
-                            &plan, sizeof plan));
+  trafo_model_config model = config.model;
+  model.base_precision = TRAFO_BASE_PRECISION_NONE;  // there is no adapter here to train
+  check(trafo_plan_training(&model, &options, nullptr, 0, 1, has_encoder(model), 1, &plan,
+                            sizeof plan));
 }
 
 }  // namespace translate_train

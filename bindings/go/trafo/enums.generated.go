@@ -295,6 +295,43 @@ func (value *RopeScaling) UnmarshalText(text []byte) error {
 	return wordsOfRopeScaling.unmarshal(value, text)
 }
 
+// BasePrecision: formats of the frozen matrices of linear layers in a model that trains an adapter (QLoRA,
+// Dettmers et al., arXiv 2305.14314).
+type BasePrecision int32
+
+const (
+	// Floating point, as the other parameters.
+	BasePrecisionNone BasePrecision = C.TRAFO_BASE_PRECISION_NONE
+	// NormalFloat in 4 bits, in blocks of 64 with scales in 8 bits (double quantization); 4.13 bits a weight.
+	BasePrecisionNF4 BasePrecision = C.TRAFO_BASE_PRECISION_NF4
+	// Integers in 8 bits with a scale for each row.
+	BasePrecisionInt8 BasePrecision = C.TRAFO_BASE_PRECISION_INT8
+	// Integers in 4 bits with a float16 scale for 32 columns of a row; 4.5 bits a weight.
+	BasePrecisionInt4 BasePrecision = C.TRAFO_BASE_PRECISION_INT4
+)
+
+var wordsOfBasePrecision = words[BasePrecision]{
+	{BasePrecisionNone, []string{"none"}},
+	{BasePrecisionNF4, []string{"nf4"}},
+	{BasePrecisionInt8, []string{"int8"}},
+	{BasePrecisionInt4, []string{"int4"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value BasePrecision) String() string {
+	return wordsOfBasePrecision.name(value)
+}
+
+// MarshalText gives the name.
+func (value BasePrecision) MarshalText() ([]byte, error) {
+	return wordsOfBasePrecision.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *BasePrecision) UnmarshalText(text []byte) error {
+	return wordsOfBasePrecision.unmarshal(value, text)
+}
+
 // FeedForward: the feed-forward blocks of a model.
 type FeedForward int32
 

@@ -3,6 +3,8 @@ package trafo
 // #include "trafo.h"
 import "C"
 
+import "strings"
+
 // PlanTraining plans for batches of this many sentences and tokens a side; a decoder-only model has
 // no source tokens. With BatchFit and a MemoryLimit the batch is the largest of such sentences that
 // the limit has room for. Parameters whose names match a pattern of frozen are planned as Model.Freeze
@@ -43,6 +45,19 @@ func PlanDistillation(config, teacher ModelConfig, options TrainerOptions, rank,
 	defer free()
 	var p C.trafo_memory_plan
 	err := check(C.trafo_plan_distillation(config.c(), teacher.c(), options.c(), patterns, C.size_t(len(frozen)), cInt(rank), cInt(size), cInt(hosts),
+		C.int64_t(sentences), C.int64_t(sourceTokens), C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
+	if err != nil {
+		return MemoryPlan{}, err
+	}
+	return newMemoryPlan(&p), nil
+}
+
+// PlanAdapter is PlanTrainingOfRank for a model whose adapter is trained, as of Model.AddAdapter, also
+// with a BasePrecision. Without a group, rank is 0, size 1 and hosts 1.
+func PlanAdapter(config ModelConfig, adapter AdapterOptions, options TrainerOptions, rank, size, hosts int, sentences, sourceTokens, targetTokens int64) (MemoryPlan, error) {
+	targets, length := chars(strings.Join(adapter.Targets, ","))
+	var p C.trafo_memory_plan
+	err := check(C.trafo_plan_adapter(config.c(), options.c(), C.int64_t(adapter.Rank), targets, length, cInt(rank), cInt(size), cInt(hosts),
 		C.int64_t(sentences), C.int64_t(sourceTokens), C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
 	if err != nil {
 		return MemoryPlan{}, err

@@ -212,3 +212,23 @@ func TestPlansOfRanksShareTheMoments(t *testing.T) {
 		t.Error("rank 4 of 4 was planned")
 	}
 }
+
+func TestAnAdapterIsPlanned(t *testing.T) {
+	config := ModelConfig{Vocabulary: 8000, Precision: BFloat16}
+	plan := func(base BasePrecision) MemoryPlan {
+		config.BasePrecision = base
+		p, err := PlanAdapter(config, AdapterOptions{Rank: 8, Targets: []string{"query", "down"}}, TrainerOptions{}, 0, 1, 1, 2, 8, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	whole, coded := plan(BasePrecisionNone), plan(BasePrecisionNF4)
+	if coded.Weights >= whole.Weights || coded.Gradients != whole.Gradients {
+		t.Error(whole, coded)
+	}
+	_, err := PlanAdapter(config, AdapterOptions{Rank: 8, Targets: []string{"head"}}, TrainerOptions{}, 0, 1, 1, 2, 8, 8)
+	if !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+}

@@ -165,6 +165,10 @@ type ModelConfig struct {
 	// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
 	// embeddings do not go through. A head for texts always has one. Default false.
 	Pooler bool `json:"pooler,omitzero"`
+	// Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an adapter is
+	// added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the
+	// output projection keep Precision. Default BasePrecisionNone.
+	BasePrecision BasePrecision `json:"base_precision,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU
 	// can multiply in bfloat16: matmul_precision of trafo_context_options. Not part of the model's file. Default
@@ -234,6 +238,7 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.TokenTypes = int(c.token_types)
 	o.ClassifierDropout = float64(c.classifier_dropout)
 	o.Pooler = c.pooler != 0
+	o.BasePrecision = BasePrecision(c.base_precision)
 	o.Precision = DType(c.precision)
 }
 
@@ -420,6 +425,9 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.Pooler {
 		c.pooler = cBool(o.Pooler)
+	}
+	if o.BasePrecision != 0 {
+		c.base_precision = C.int32_t(o.BasePrecision)
 	}
 	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

@@ -127,7 +127,8 @@ type ParameterInfo struct {
 	Rows int64 `json:"rows"`
 	// Elements of a row.
 	Columns int64 `json:"columns"`
-	// Bits of an element in files: 4 of an int4 matrix, whose dtype is int8.
+	// Bits of an element in files: 4 of an int4 matrix, whose dtype is int8, and 8 or 4 of a matrix in
+	// base_precision, whose dtype is that of the computation.
 	Bits int64 `json:"bits"`
 	// Signal-to-noise ratio of a matrix after quantization, in dB; NaN: not known.
 	SignalToNoise float64 `json:"signal_to_noise"`

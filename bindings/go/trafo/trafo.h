@@ -1254,6 +1254,13 @@ typedef struct trafo_model trafo_model;
 #define TRAFO_ENCODER_HEAD_SEQUENCE  2 /* Logits over the labels, one row for each text. */
 #define TRAFO_ENCODER_HEAD_TOKEN     3 /* Logits over the labels, one row for each token. */
 
+/* Formats of the frozen matrices of linear layers in a model that trains an adapter (QLoRA, Dettmers et al., arXiv 2305.14314). */
+#define TRAFO_BASE_PRECISION_NONE 0 /* Floating point, as the other parameters. */
+/* NormalFloat in 4 bits, in blocks of 64 with scales in 8 bits (double quantization); 4.13 bits a weight. */
+#define TRAFO_BASE_PRECISION_NF4  1
+#define TRAFO_BASE_PRECISION_INT8 2 /* Integers in 8 bits with a scale for each row. */
+#define TRAFO_BASE_PRECISION_INT4 3 /* Integers in 4 bits with a float16 scale for 32 columns of a row; 4.5 bits a weight. */
+
 typedef struct trafo_model_config {
   size_t struct_size;
   int64_t vocabulary; /* Tokens of the vocabulary. It must be set. */
@@ -1384,10 +1391,15 @@ typedef struct trafo_model_config {
   /* 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go
    * through. A head for texts always has one. Default 0. */
   int32_t pooler;
+  /* TRAFO_BASE_PRECISION_*. Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an
+   * adapter is added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output
+   * projection keep precision. Default TRAFO_BASE_PRECISION_NONE. */
+  int32_t base_precision;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:
    * matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
+  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -1615,7 +1627,9 @@ typedef struct trafo_parameter_info {
   double weight_decay_factor; /* Multiplied with the weight decay. */
   int64_t rows; /* Rows of a matrix; 1: a vector. */
   int64_t columns; /* Elements of a row. */
-  int64_t bits; /* Bits of an element in files: 4 of an int4 matrix, whose dtype is int8. */
+  /* Bits of an element in files: 4 of an int4 matrix, whose dtype is int8, and 8 or 4 of a matrix in base_precision, whose
+   * dtype is that of the computation. */
+  int64_t bits;
   double signal_to_noise; /* Signal-to-noise ratio of a matrix after quantization, in dB; NaN: not known. */
 } trafo_parameter_info;
 
@@ -1661,7 +1675,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_adapter(trafo_model *mode
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length);
 /* Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model
  * without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
- * int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
+ * int8 weights or a base_precision. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_merge_adapter(trafo_model *model);
 /* Gives the model the weights before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
  * since 0.1 */
@@ -2031,6 +2045,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
                                                               int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
                                                               int64_t source_tokens, int64_t target_tokens,
                                                               trafo_memory_plan *out, size_t struct_size);
+
+/* The same for a model whose adapter of `adapter_rank` is trained (trafo_model_add_adapter, with its `targets`), also with a base_precision in
+ * `config`. options may be NULL. INVALID_ARGUMENT also: a rank or a target that cannot be. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_adapter(const trafo_model_config *config, const trafo_trainer_options *options,
+                                                         int64_t adapter_rank, const char *targets, size_t targets_length,
+                                                         int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
+                                                         int64_t source_tokens, int64_t target_tokens, trafo_memory_plan *out,
+                                                         size_t struct_size);
 
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,

@@ -59,6 +59,10 @@ static_assert(static_cast<int32_t>(QkNorm::head_after_rotary) == TRAFO_QK_NORM_H
 static_assert(static_cast<int32_t>(QkNorm::whole) == TRAFO_QK_NORM_WHOLE);
 static_assert(static_cast<int32_t>(RopeScaling::llama3) == TRAFO_ROPE_SCALING_LLAMA3);
 static_assert(static_cast<int32_t>(RopeScaling::yarn) == TRAFO_ROPE_SCALING_YARN);
+static_assert(static_cast<int32_t>(BasePrecision::none) == TRAFO_BASE_PRECISION_NONE);
+static_assert(static_cast<int32_t>(BasePrecision::nf4) == TRAFO_BASE_PRECISION_NF4);
+static_assert(static_cast<int32_t>(BasePrecision::int8) == TRAFO_BASE_PRECISION_INT8);
+static_assert(static_cast<int32_t>(BasePrecision::int4) == TRAFO_BASE_PRECISION_INT4);
 static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);
 static_assert(static_cast<int32_t>(FeedForward::swiglu) == TRAFO_FFN_SWIGLU);
 static_assert(static_cast<int32_t>(FeedForward::geglu) == TRAFO_FFN_GEGLU);
@@ -272,11 +276,13 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.token_types = o.token_types;
   c.classifier_dropout = o.classifier_dropout;
   c.pooler = o.pooler ? 1 : 0;
+  c.base_precision = static_cast<int32_t>(o.base_precision);
   c.precision = TRAFO_FLOAT32;
   return c;
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
+  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -339,6 +345,7 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.token_types = c.token_types;
   o.classifier_dropout = c.classifier_dropout;
   o.pooler = call.flag(c.pooler, "pooler");
+  o.base_precision = static_cast<BasePrecision>(c.base_precision);
   return o;
 }
 

@@ -135,6 +135,24 @@ struct EnumNames<RopeScaling> {
   static constexpr std::array<const char*, 2> names{"llama3", "yarn"};
 };
 
+// Formats of the frozen matrices of linear layers in a model that trains an adapter (QLoRA,
+// Dettmers et al., arXiv 2305.14314). Values are part of the C ABI.
+enum class BasePrecision : int32_t {
+  // Floating point, as the other parameters.
+  none = 0,
+  // NormalFloat in 4 bits, in blocks of 64 with scales in 8 bits (double quantization); 4.13 bits
+  // a weight.
+  nf4 = 1,
+  // Integers in 8 bits with a scale for each row.
+  int8 = 2,
+  // Integers in 4 bits with a float16 scale for 32 columns of a row; 4.5 bits a weight.
+  int4 = 3,
+};
+template <>
+struct EnumNames<BasePrecision> {
+  static constexpr std::array<const char*, 4> names{"none", "nf4", "int8", "int4"};
+};
+
 // The feed-forward blocks of a model. Values are part of the C ABI.
 enum class FeedForward : int32_t {
   // Two linear layers with an activation between them.

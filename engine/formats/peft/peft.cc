@@ -276,14 +276,15 @@ void require_base_weights(const SafetensorsReader& reader, const Context& contex
     const auto found = reader.metadata().find(key);
     return found == reader.metadata().end() ? std::string() : found->second;
   };
-  const bool int8 = model.parameters().has_int8();
-  const std::string base = said(int8 ? kBaseVectorsKey : kBaseKey);
+  // Of matrices with codes on one side, no values are compared.
+  const bool coded = model.parameters().has_codes() || said(kBaseKey).empty();
+  const std::string base = said(coded ? kBaseVectorsKey : kBaseKey);
   if (base.empty()) return;  // written by PEFT
   const BaseChecksums checksums = base_checksums(context, model);
-  const std::string& own = int8 ? checksums.vectors : checksums.all;
+  const std::string& own = coded ? checksums.vectors : checksums.all;
   const std::string& label = model.origin().file;
   require(base == own, ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
-          " is an adapter of another base: ", int8 ? "norms and biases" : "the weights", " of ",
+          " is an adapter of another base: ", coded ? "norms and biases" : "the weights", " of ",
           label.empty() ? "this model" : label, " have the checksum ", own, ", those of its base ",
           quote(base));
 }
@@ -297,6 +298,7 @@ void require_base(const SafetensorsReader& reader, const Context& context, const
     saved.attention_dropout = own.attention_dropout;
     saved.ffn_dropout = own.ffn_dropout;
     saved.max_positions = own.max_positions;
+    saved.base_precision = own.base_precision;
     const std::string differences = describe_differences(saved, own);
     require(differences.empty(), ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
             " is an adapter of another base: ", differences);

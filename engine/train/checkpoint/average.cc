@@ -6,6 +6,7 @@
 
 #include "engine/io/safetensors.h"
 #include "engine/models/adapter.h"
+#include "engine/models/int8_weights.h"
 #include "engine/models/model_io.h"
 #include "engine/train/checkpoint/checkpoint_files.h"
 
@@ -29,6 +30,7 @@ void check_alike(const SafetensorsReader& first, const SafetensorsReader& other)
     const TensorInfo* b = other.find(a.name);
     if (b == nullptr) refuse("it lacks the tensor ", a.name);
     if (a.shape != b->shape) refuse(a.name, " is ", shape_of(*b), ", not ", shape_of(a));
+    if (a.foreign != b->foreign) refuse(a.name, " is ", b->foreign, ", not ", a.foreign);
     if (a.dtype != b->dtype)
       refuse(a.name, " is ", dtype_name(b->dtype), ", not ", dtype_name(a.dtype));
   }
@@ -63,6 +65,20 @@ std::vector<std::byte> mean_of(std::span<const SafetensorsReader> readers, const
   return bytes;
 }
 
+// Codes of frozen matrices, which all models must share.
+std::vector<std::byte> shared_codes(std::span<const SafetensorsReader> readers,
+                                    const TensorInfo& info) {
+  std::vector<std::byte> first(info.bytes), other(info.bytes);
+  readers.front().read(info.name, first);
+  for (const SafetensorsReader& reader : readers) {
+    reader.read(info.name, other);
+    require(other == first, ErrorCode::invalid_argument, kAverageOrigin, reader.label(),
+            " cannot be averaged with ", readers.front().label(), ": ", info.name,
+            " has other codes");
+  }
+  return first;
+}
+
 }  // namespace
 
 void average_models(std::span<const std::filesystem::path> models,
@@ -71,13 +87,21 @@ void average_models(std::span<const std::filesystem::path> models,
           "there is no model to average");
   std::vector<SafetensorsReader> readers;
   for (const std::filesystem::path& model : models) {
-    readers.push_back(open_model(model));
+    readers.push_back(open_model(model, ElementTypes::ours_and_codes));
+    require(stored_weights(readers.back()) == StoredWeights::floats, ErrorCode::unsupported,
+            kAverageOrigin, readers.back().label(),
+            " has int8 weights: average float models, then quantize the result");
     read_model_config(readers.back());
     check_alike(readers.front(), readers.back());
   }
   std::vector<std::vector<std::byte>> storage;
   std::vector<TensorEntry> entries;
   for (const TensorInfo& info : readers.front().tensors()) {
+    if (!info.foreign.empty()) {
+      storage.push_back(shared_codes(readers, info));
+      entries.push_back({info.name, info.dtype, info.shape, {}, info.foreign});
+      continue;
+    }
     require(info.dtype == DType::f32 || info.dtype == DType::f64, ErrorCode::unsupported,
             kAverageOrigin, readers.front().label(), ": ", info.name, " is ",
             dtype_name(info.dtype), ", weights are float32 or float64");

@@ -201,9 +201,12 @@ CheckpointContent CheckpointStream::content() const {
   return {"the checkpoint",
           std::string(reinterpret_cast<const char*>(state.data()), state.size()),
           std::nullopt,
-          SafetensorsReader::from_memory(at(kModelFile), kModelFile),
+          SafetensorsReader::from_memory(at(kModelFile), kModelFile, ElementTypes::ours_and_codes),
           SafetensorsReader::from_memory(at(kOptimizerFile), kOptimizerFile),
-          [this] { return SafetensorsReader::from_memory(at(kUnsmoothedFile), kUnsmoothedFile); }};
+          [this] {
+            return SafetensorsReader::from_memory(at(kUnsmoothedFile), kUnsmoothedFile,
+                                                  ElementTypes::ours_and_codes);
+          }};
 }
 
 }  // namespace trafo

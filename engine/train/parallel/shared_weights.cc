@@ -141,7 +141,7 @@ void SharedWeights::follow_root() {
   if (optimizer_.ema().defined()) follow(optimizer_.ema());
   for (size_t i = 0; i < parameters_.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (!parameters_.trainable(id)) follow(parameters_.value(id));
+    if (!parameters_.trainable(id)) follow(parameters_.stored(id));
   }
   parameters_.follow_master(context_);
 }

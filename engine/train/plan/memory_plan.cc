@@ -4,6 +4,7 @@
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/core/argument_error.h"
+#include "engine/models/adapter.h"
 #include "engine/objective/frozen_model.h"
 #include "engine/ops/gradient_kernels.h"
 #include "engine/ops/op_kernel.h"
@@ -72,6 +73,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   context.set_graphs(false);
   const auto model = make_model(context, config, 1, dtype);
   if (groups.like) model->parameters().copy_groups(context, *groups.like);
+  if (groups.adapter) add_adapter(context, *model, *groups.adapter, 1);
   for (const std::string& pattern : groups.frozen)
     model->parameters().set_trainable(context, pattern, false);
   model->parameters().set_quantize_bits(context, options.quantize_bits);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/models/adapter_config.h"
 #include "engine/models/batch_bucket.h"
 #include "engine/models/model_config.h"
 #include "engine/nn/parameter_store.h"
@@ -55,6 +56,7 @@ struct PlannedGroups {
   std::span<const std::string> frozen =
       {};  // patterns of names, as of ParameterStore::set_trainable
   const ModelConfig* teacher = nullptr;
+  const AdapterConfig* adapter = nullptr;  // which is trained instead of the weights
 };
 
 // The memory of a model and its trainer, from a dry run on the meta device. The device itself need

@@ -115,7 +115,7 @@ void Checkpointer::require_same_weights() {
   add(parameters.master());
   for (size_t i = 0; i < parameters.count(); ++i)
     if (const auto id = static_cast<ParamId>(i); !parameters.trainable(id))
-      add(parameters.value(id));
+      add(parameters.stored(id));
   require_same(*run_.group.communicator,
                std::vector<GroupField>{{"the checksum of the model's weights", crc32_text(sum)}});
 }

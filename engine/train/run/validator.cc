@@ -202,7 +202,8 @@ std::optional<ValidationResult> Validator::measure_values_of(const std::filesyst
   };
   std::optional<ValidationResult> result;
   try {
-    load_weights(context, SafetensorsReader::open(weights), run_.model);
+    load_weights(context, SafetensorsReader::open(weights, ElementTypes::ours_and_codes),
+                 run_.model);
     result = validate_model(context, run_.model, run_.data, run_.options, cancel);
   } catch (...) {
     put_back();

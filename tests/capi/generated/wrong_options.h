@@ -80,6 +80,7 @@
   wrong("classifier_dropout", classifier_dropout, -1) \
   wrong("classifier_dropout", classifier_dropout, NAN) \
   wrong("pooler", pooler, 2) \
+  wrong("base_precision", base_precision, 99) \
   wrong("precision", precision, 99) \
   /* the end */
 

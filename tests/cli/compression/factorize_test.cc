@@ -77,7 +77,7 @@ TEST_F(FactorizeCli, WhatCannotBeIsOneLine) {
                  "an adapter is for whole matrices");
   ASSERT_EQ(run({"quantize", "-m", "run", "-o", "int8", "-q"}).exit_code, 0);
   expect_refused(run(words_of("factorize -m int8 -t v.de v.en -o x --rank 4")),
-                 "a model with int8 weights cannot be factorized");
+                 "a model with quantized weights cannot be factorized");
   EXPECT_FALSE(fs::exists(file("x")));
 }
 

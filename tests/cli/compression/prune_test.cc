@@ -70,9 +70,9 @@ TEST_F(PruneCli, WhatCannotBeIsOneLine) {
   EXPECT_FALSE(fs::exists(file("x")));
   ASSERT_EQ(run({"quantize", "-m", "run", "-o", "int8", "-q"}).exit_code, 0);
   expect_refused(run(words_of("prune -m int8 -t v.de v.en -o x --ffn 0.5")),
-                 "a model with int8 weights cannot be pruned");
+                 "a model with quantized weights cannot be pruned");
   expect_refused(run(words_of("prune -m int8 -o x --sparsity 0.5")),
-                 "a model with int8 weights cannot be pruned");
+                 "a model with quantized weights cannot be pruned");
   const std::string train =
       "train -t t.de t.en --model no --device cpu --after 2u --quiet --pretrained-model run ";
   expect_refused(run(words_of(train + "--prune-sparsity 1.5")), "prune-sparsity");

@@ -336,7 +336,7 @@ VALUES = {
     "trafo_op_expand.rank": "2", "max_norm": "1", "momentum": "0.5", "weight_decay": "0.1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2", "trafo_plan_training_of_rank.size": "2",
-    "trafo_plan_distillation.size": "2", "hosts": "1",
+    "trafo_plan_distillation.size": "2", "trafo_plan_adapter.size": "2", "hosts": "1",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_corpus_new_preferences.count": "3", "trafo_corpus_new_labelled.count": "2", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_score_text.count": "3",
     "trafo_translate_ids.count": "3", "trafo_force_decode_ids.count": "3", "trafo_corpus_new_ids.count": "3",

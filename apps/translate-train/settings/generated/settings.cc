@@ -23,6 +23,7 @@ constexpr const char* kOptimizerStatesWords[] = {"fp32", "8bit"};
 constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo", "orpo", "kto", "classification", "masked-lm"};
 constexpr const char* kCommunicationDtypeWords[] = {"fp32|float32", "bf16|bfloat16"};
 constexpr const char* kEarlyStoppingOnWords[] = {"first", "any", "all"};
+constexpr const char* kBasePrecisionWords[] = {"none", "nf4", "int8", "int4"};
 constexpr const char* kRecomputeWords[] = {"none", "selective", "full"};
 constexpr const char* kLogFormatWords[] = {"text", "json"};
 constexpr const char* kProgressWords[] = {"auto", "off"};
@@ -357,7 +358,7 @@ constexpr SettingSpec kSpecs[] = {
      [](Values& v) -> Slot { return &v.program.freeze; }, {}, {}},
     {"lora-rank", "", "Training", "R",
      "train a LoRA adapter of this rank instead of the weights of --pretrained-model, which stay as they are; the run directory gets it as adapter/",
-     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     "", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.lora_rank; }, {"at least 1", 1, 0x1p62, true, false, false}, {}},
     {"lora-alpha", "", "Training", "A",
      "the adapter's product is multiplied with A/R (default: 2 R)",
@@ -365,7 +366,7 @@ constexpr SettingSpec kSpecs[] = {
      [](Values& v) -> Slot { return &v.program.lora_alpha; }, {"above 0", 0, 0x1p62, false, false, false}, {}},
     {"lora-targets", "", "Training", "NAME ...",
      "projections that get an adapter: query key value (qkv in GPT-2's form) output gate up down (default: all that the model has)",
-     "query key value qkv output gate up down", 1, 8, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     "query key value qkv output gate up down", 1, 8, true, true, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.lora_targets; }, {}, {}},
     {"seed", "", "Training", "N",
      "of weights, dropout and data order (default 1)",
@@ -395,6 +396,10 @@ constexpr SettingSpec kSpecs[] = {
      "begin with the weights and the vocabulary of this model, run or import; the shape of the model is then its own",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.pretrained_model; }, {}, {}},
+    {"base-precision", "", "Training", "NAME",
+     "none, nf4, int8 or int4: QLoRA, with --lora-rank: the matrices of linear layers in --pretrained-model are frozen and kept in few bits (default none)",
+     "none nf4 int8 int4", 1, 1, true, true, nullptr, SettingSource::model, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.model.base_precision; }, {}, kBasePrecisionWords},
     {"restart-validation", "", "Validation and checkpoints", "on|off",
      "a resumed run may have other validation text or another beam: best scores and patience start anew then (default off)",
      "on off", 0, 1, false, false, nullptr, SettingSource::trainer, SettingKind::plain,
@@ -598,9 +603,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 116); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(116, 17); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(133, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 117); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(117, 17); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(134, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -609,6 +614,7 @@ std::span<const MemberFlag> member_flags() {
       {"attention_dropout", "--transformer-dropout-attention"},
       {"autotune_gemm", "--autotune-gemm"},
       {"average_last", "--average-last"},
+      {"base_precision", "--base-precision"},
       {"batch_fit", "--mini-batch-fit"},
       {"batch_tokens", "--mini-batch-words"},
       {"begin_source", "--begin-source"},
@@ -747,6 +753,7 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   static constexpr const char* kRopeScalingTexts[] = {"llama3", "yarn"};
   static constexpr const char* kEncoderClassTexts[] = {"bert", "roberta", "xlm-roberta"};
   static constexpr const char* kEncoderHeadTexts[] = {"none", "masked-lm", "sequence", "token"};
+  static constexpr const char* kBasePrecisionTexts[] = {"none", "nf4", "int8", "int4"};
   std::vector<FurtherOption> found;
   if (c.fairseq_positions != 0) found.push_back({"fairseq_positions", c.fairseq_positions != 0});
   if (c.learned_positions != 0) found.push_back({"learned_positions", c.learned_positions != 0});
@@ -774,6 +781,7 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   if (c.token_types != 0) found.push_back({"token_types", c.token_types});
   if (c.classifier_dropout != 0) found.push_back({"classifier_dropout", c.classifier_dropout});
   if (c.pooler != 0) found.push_back({"pooler", c.pooler != 0});
+  if (c.base_precision != TRAFO_BASE_PRECISION_NONE) found.push_back({"base_precision", text_of_value(kBasePrecisionTexts, c.base_precision)});
   return found;
 }
 

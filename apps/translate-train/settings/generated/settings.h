@@ -109,6 +109,7 @@ enum class Setting : size_t {
   early_stopping,
   early_stopping_on,
   pretrained_model,
+  base_precision,
   restart_validation,
   valid_freq,
   save_freq,
@@ -158,7 +159,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 139;
+inline constexpr size_t kSettingCount = 140;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

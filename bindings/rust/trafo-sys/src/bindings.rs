@@ -155,6 +155,10 @@ pub const TRAFO_ENCODER_HEAD_NONE: i32 = 0;
 pub const TRAFO_ENCODER_HEAD_MASKED_LM: i32 = 1;
 pub const TRAFO_ENCODER_HEAD_SEQUENCE: i32 = 2;
 pub const TRAFO_ENCODER_HEAD_TOKEN: i32 = 3;
+pub const TRAFO_BASE_PRECISION_NONE: i32 = 0;
+pub const TRAFO_BASE_PRECISION_NF4: i32 = 1;
+pub const TRAFO_BASE_PRECISION_INT8: i32 = 2;
+pub const TRAFO_BASE_PRECISION_INT4: i32 = 3;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
@@ -2404,12 +2408,16 @@ pub struct trafo_model_config {
     pub encoder_head: i32,
     #[doc = " 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go\n through. A head for texts always has one. Default 0."]
     pub pooler: i32,
+    #[doc = " TRAFO_BASE_PRECISION_*. Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an\n adapter is added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output\n projection keep precision. Default TRAFO_BASE_PRECISION_NONE."]
+    pub base_precision: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:\n matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 456usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 464usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2535,8 +2543,12 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, encoder_head) - 444usize];
     ["Offset of field: trafo_model_config::pooler"]
         [::core::mem::offset_of!(trafo_model_config, pooler) - 448usize];
+    ["Offset of field: trafo_model_config::base_precision"]
+        [::core::mem::offset_of!(trafo_model_config, base_precision) - 452usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 452usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 456usize];
+    ["Offset of field: trafo_model_config::reserved"]
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 460usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2996,7 +3008,7 @@ pub struct trafo_parameter_info {
     pub rows: i64,
     #[doc = " Elements of a row."]
     pub columns: i64,
-    #[doc = " Bits of an element in files: 4 of an int4 matrix, whose dtype is int8."]
+    #[doc = " Bits of an element in files: 4 of an int4 matrix, whose dtype is int8, and 8 or 4 of a matrix in base_precision, whose\n dtype is that of the computation."]
     pub bits: i64,
     #[doc = " Signal-to-noise ratio of a matrix after quantization, in dB; NaN: not known."]
     pub signal_to_noise: f64,
@@ -3104,7 +3116,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model\n without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:\n int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1"]
+    #[doc = " Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model\n without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:\n int8 weights or a base_precision. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1"]
     pub fn trafo_model_merge_adapter(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -3620,6 +3632,25 @@ unsafe extern "C" {
         options: *const trafo_trainer_options,
         frozen: *const trafo_string_view,
         frozen_count: usize,
+        rank: i32,
+        size: i32,
+        hosts: i32,
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+        out: *mut trafo_memory_plan,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same for a model whose adapter of `adapter_rank` is trained (trafo_model_add_adapter, with its `targets`), also with a base_precision in\n `config`. options may be NULL. INVALID_ARGUMENT also: a rank or a target that cannot be. since 0.1"]
+    pub fn trafo_plan_adapter(
+        config: *const trafo_model_config,
+        options: *const trafo_trainer_options,
+        adapter_rank: i64,
+        targets: *const ::core::ffi::c_char,
+        targets_length: usize,
         rank: i32,
         size: i32,
         hosts: i32,

@@ -36,6 +36,10 @@ impl AdapterOptions {
         self.targets = targets.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(",");
         self
     }
+    /// Rank and targets, which decide its memory.
+    pub(crate) fn shape(&self) -> (i64, &str) {
+        (self.rank, &self.targets)
+    }
     /// Seed of the initial A.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;

@@ -3,7 +3,7 @@ use trafo_sys as sys;
 use crate::handle::views;
 use crate::options::to_i64;
 use crate::results::{MemoryPlan, filled};
-use crate::{ModelConfig, Result, TrainerOptions};
+use crate::{AdapterOptions, ModelConfig, Result, TrainerOptions};
 
 impl MemoryPlan {
     /// For batches of `sentences` with so many tokens a side; a decoder-only model has no source tokens.
@@ -119,6 +119,39 @@ impl MemoryPlan {
                 &options.to_raw(),
                 frozen.as_ptr(),
                 frozen.len(),
+                rank,
+                size,
+                hosts,
+                to_i64(sentences),
+                to_i64(source_tokens),
+                to_i64(target_tokens),
+                plan,
+                bytes,
+            )
+        })?;
+        Ok(Self::from_raw(&plan))
+    }
+
+    /// The same for a model whose adapter is trained, as by [`Model::add_adapter`](crate::Model::add_adapter), also with a
+    /// `base_precision`. Without a group, the triple is `(0, 1, 1)`.
+    pub fn with_adapter(
+        config: &ModelConfig,
+        adapter: &AdapterOptions,
+        options: &TrainerOptions,
+        (rank, size, hosts): (i32, i32, i32),
+        sentences: usize,
+        source_tokens: usize,
+        target_tokens: usize,
+    ) -> Result<Self> {
+        let (adapter_rank, targets) = adapter.shape();
+        // SAFETY: all pointers are valid during the call.
+        let plan = filled(|plan, bytes| unsafe {
+            sys::trafo_plan_adapter(
+                &config.to_raw(),
+                &options.to_raw(),
+                adapter_rank,
+                targets.as_ptr().cast(),
+                targets.len(),
                 rank,
                 size,
                 hosts,

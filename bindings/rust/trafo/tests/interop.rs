@@ -5,9 +5,10 @@ mod common;
 use std::ops::ControlFlow;
 
 use trafo::{
-    AdapterOptions, CancelToken, ContextOptions, Corpus, CorpusOptions, ErrorCode, EventKind,
-    ExportFormat, ExportWeights, FactorizeOptions, MemoryPlan, Metric, Model, ModelConfig,
-    Objective, Period, PruneOptions, SparsifyOptions, Tokenizer, Trainer, TranslateOptions,
+    AdapterOptions, BasePrecision, CancelToken, ContextOptions, Corpus, CorpusOptions, ErrorCode,
+    EventKind, ExportFormat, ExportWeights, FactorizeOptions, MemoryPlan, Metric, Model,
+    ModelConfig, Objective, Period, PruneOptions, SparsifyOptions, Tokenizer, Trainer,
+    TranslateOptions,
 };
 
 #[test]
@@ -213,6 +214,38 @@ fn labelled_answers_and_odds_ratios_train() -> trafo::Result<()> {
         assert_eq!(metrics.get(Metric::RewardAccuracy), Some(1.0), "{objective:?}");
         assert!(metrics.get(Metric::RewardMargin) > Some(0.0), "{objective:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn an_adapter_is_trained_over_a_base_in_few_bits() -> trafo::Result<()> {
+    let folder = common::TestFolder::new();
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let config =
+        ModelConfig::preset("tiny", tokenizer.vocabulary())?.encoder_layers(1).decoder_layers(1);
+    Model::new(&config, 3)?.save(folder.join("base.safetensors"))?;
+    let coded = config.clone().base_precision(BasePrecision::Nf4);
+    let mut model = Model::new(&coded, 4)?;
+    model.load_weights(folder.join("base.safetensors"), None)?;
+    let adapter = AdapterOptions::new(4);
+    model.add_adapter(&adapter)?;
+    let options = common::options();
+    let plan = MemoryPlan::with_adapter(&coded, &adapter, &options, (0, 1, 1), 2, 8, 8)?;
+    let whole = MemoryPlan::with_adapter(&config, &adapter, &options, (0, 1, 1), 2, 8, 8)?;
+    assert!(plan.weights < whole.weights);
+    let before = score(&model, &tokenizer)?;
+    let mut trainer = Trainer::builder(model, &tokenizer, &corpus).options(options).build()?;
+    for _ in 0..4 {
+        trainer.step()?;
+    }
+    let mut model = trainer.into_model();
+    assert!((score(&model, &tokenizer)? - before).abs() > 1e-6);
+    assert_eq!(model.merge_adapter().unwrap_err().code(), ErrorCode::Unsupported);
+    model.save(folder.join("coded.safetensors"))?;
+    let mut again = Model::load(folder.join("coded.safetensors"))?;
+    assert_eq!(score(&again, &tokenizer)?, score(&model, &tokenizer)?);
+    assert_eq!(again.unfreeze("*.weight").unwrap_err().code(), ErrorCode::Unsupported);
     Ok(())
 }
 

@@ -46,6 +46,13 @@
 #define TRAFO_ENCODER_HEAD_SEQUENCE  2 /* Logits over the labels, one row for each text. */
 #define TRAFO_ENCODER_HEAD_TOKEN     3 /* Logits over the labels, one row for each token. */
 
+/* Formats of the frozen matrices of linear layers in a model that trains an adapter (QLoRA, Dettmers et al., arXiv 2305.14314). */
+#define TRAFO_BASE_PRECISION_NONE 0 /* Floating point, as the other parameters. */
+/* NormalFloat in 4 bits, in blocks of 64 with scales in 8 bits (double quantization); 4.13 bits a weight. */
+#define TRAFO_BASE_PRECISION_NF4  1
+#define TRAFO_BASE_PRECISION_INT8 2 /* Integers in 8 bits with a scale for each row. */
+#define TRAFO_BASE_PRECISION_INT4 3 /* Integers in 4 bits with a float16 scale for 32 columns of a row; 4.5 bits a weight. */
+
 typedef struct trafo_model_config {
   size_t struct_size;
   int64_t vocabulary; /* Tokens of the vocabulary. It must be set. */
@@ -176,10 +183,15 @@ typedef struct trafo_model_config {
   /* 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go
    * through. A head for texts always has one. Default 0. */
   int32_t pooler;
+  /* TRAFO_BASE_PRECISION_*. Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an
+   * adapter is added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output
+   * projection keep precision. Default TRAFO_BASE_PRECISION_NONE. */
+  int32_t base_precision;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:
    * matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
+  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

@@ -14,7 +14,9 @@ typedef struct trafo_parameter_info {
   double weight_decay_factor; /* Multiplied with the weight decay. */
   int64_t rows; /* Rows of a matrix; 1: a vector. */
   int64_t columns; /* Elements of a row. */
-  int64_t bits; /* Bits of an element in files: 4 of an int4 matrix, whose dtype is int8. */
+  /* Bits of an element in files: 4 of an int4 matrix, whose dtype is int8, and 8 or 4 of a matrix in base_precision, whose
+   * dtype is that of the computation. */
+  int64_t bits;
   double signal_to_noise; /* Signal-to-noise ratio of a matrix after quantization, in dB; NaN: not known. */
 } trafo_parameter_info;
 

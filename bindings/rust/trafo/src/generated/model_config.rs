@@ -252,6 +252,44 @@ named! { EncoderHead:
     Sequence = "sequence",
     Token = "token",
 }
+/// Formats of the frozen matrices of linear layers in a model that trains an adapter (QLoRA, Dettmers et al., arXiv
+/// 2305.14314).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BasePrecision {
+    /// Floating point, as the other parameters.
+    None,
+    /// NormalFloat in 4 bits, in blocks of 64 with scales in 8 bits (double quantization); 4.13 bits a weight.
+    Nf4,
+    /// Integers in 8 bits with a scale for each row.
+    Int8,
+    /// Integers in 4 bits with a float16 scale for 32 columns of a row; 4.5 bits a weight.
+    Int4,
+}
+impl BasePrecision {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            BasePrecision::None => sys::TRAFO_BASE_PRECISION_NONE,
+            BasePrecision::Nf4 => sys::TRAFO_BASE_PRECISION_NF4,
+            BasePrecision::Int8 => sys::TRAFO_BASE_PRECISION_INT8,
+            BasePrecision::Int4 => sys::TRAFO_BASE_PRECISION_INT4,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_BASE_PRECISION_NF4 => BasePrecision::Nf4,
+            sys::TRAFO_BASE_PRECISION_INT8 => BasePrecision::Int8,
+            sys::TRAFO_BASE_PRECISION_INT4 => BasePrecision::Int4,
+            _ => BasePrecision::None,
+        }
+    }
+}
+named! { BasePrecision:
+    None = "none",
+    Nf4 = "nf4",
+    Int8 = "int8",
+    Int4 = "int4",
+}
 model_config! {
     /// Kind of model. Default [`Architecture::EncoderDecoder`].
     architecture: Architecture = Architecture::as_raw, Architecture::from_raw;
@@ -411,6 +449,10 @@ model_config! {
     /// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
     /// embeddings do not go through. A head for texts always has one. Default false.
     pooler: bool = i32::from, from_flag;
+    /// Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an adapter is added
+    /// or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output
+    /// projection keep `precision`. Default [`BasePrecision::None`].
+    base_precision: BasePrecision = BasePrecision::as_raw, BasePrecision::from_raw;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can
     /// multiply in bfloat16: matmul_precision of trafo_context_options. Not part of the model's file. Default

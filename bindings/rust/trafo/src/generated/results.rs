@@ -218,7 +218,8 @@ pub struct ParameterInfo {
     pub rows: usize,
     /// Elements of a row.
     pub columns: usize,
-    /// Bits of an element in files: 4 of an int4 matrix, whose dtype is int8.
+    /// Bits of an element in files: 4 of an int4 matrix, whose dtype is int8, and 8 or 4 of a matrix in base_precision,
+    /// whose dtype is that of the computation.
     pub bits: usize,
     /// Signal-to-noise ratio of a matrix after quantization, in dB; NaN: not known.
     pub signal_to_noise: f64,
