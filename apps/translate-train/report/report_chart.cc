@@ -175,7 +175,7 @@ Json series_data(const Series& series, size_t axis, const Axis& scale, const Val
 }
 
 // The text of the chart for screen readers.
-std::string summary(const Chart& chart, const Axis& scale) {
+std::string chart_summary(const Chart& chart, const Axis& scale) {
   std::string text = fmt::format("{} ({}) by {}.", chart.title, chart.unit, scale.label);
   for (const Series& series : chart.series) {
     double first = NAN, last = NAN, low = NAN, high = NAN;
@@ -235,7 +235,7 @@ Json plot_data(const Chart& chart, size_t axis, const Axis& scale,
   Json data{{"id", scale.id},
             {"axis", std::to_string(axis)},
             {"name", scale.label},
-            {"summary", summary(chart, scale)},
+            {"summary", chart_summary(chart, scale)},
             {"end", fmt::format("{:.9g}", scale.end)},
             {"axis_unit", fmt::format("{}", scale.unit)},
             {"low", fmt::format("{:.9g}", values.low)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "engine/core/status.h"
 #include "engine/dist/process_wire.h"
