@@ -52,6 +52,9 @@ func run(arguments []string) error {
 	if address := listener.Addr().(*net.TCPAddr); settings.Token == "" && !address.IP.IsLoopback() {
 		return fault.New(fault.Invalid, "%v is not a loopback address: set LEARNING_SERVICE_TOKEN", address)
 	}
+	if _, err := os.Stat(settings.BaseFolder()); err != nil {
+		return fault.New(fault.Invalid, "there is no base model: %v; give --base, or start the service in Rust, which trains one", err)
+	}
 	if err := os.MkdirAll(settings.Data, 0o777); err != nil {
 		return err
 	}
