@@ -160,7 +160,7 @@ fn files_of_token_ids() -> Result<()> {
     fs::write(&file, lines.join("\n")).unwrap();
     let text = Corpus::open(&[&file], &CorpusOptions::new().monolingual(true))?;
     for format in [CorpusFormat::LlmC, CorpusFormat::NanoGpt, CorpusFormat::Megatron] {
-        let path = folder.join(format!("{format}.bin"));
+        let path = folder.join(&format!("{format}.bin"));
         let (documents, tokens) = text.write_ids(&tokenizer, format, &path)?;
         let mut options = CorpusOptions::new().format(format);
         if format != CorpusFormat::Megatron {
