@@ -601,10 +601,19 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
   const JsonFields before(a, kModelIoOrigin, "model configuration"),
       now(b, kModelIoOrigin, "model configuration");
   std::string text;
-  for (const auto& [name, value] : before.members())
-    if (value != now.at(name))
-      text += concat(text.empty() ? "" : "; ", name, " is ", value.dump(), " in the checkpoint, ",
-                     now.at(name).dump(), " here");
+  // A field that is left out has its default.
+  const auto value_in = [](const JsonFields& fields, const std::string& name) {
+    return fields.has(name) ? fields.at(name).dump() : std::string("the default");
+  };
+  const auto compare = [&](const std::string& name) {
+    const std::string there = value_in(before, name), here = value_in(now, name);
+    if (there != here)
+      text += concat(text.empty() ? "" : "; ", name, " is ", there, " in the checkpoint, ", here,
+                     " here");
+  };
+  for (const auto& [name, value] : before.members()) compare(name);
+  for (const auto& [name, value] : now.members())
+    if (!before.has(name)) compare(name);
   const auto form = [](const ModelConfig& config, const std::string& matrix) {
     const auto rank = config.factor_ranks.find(matrix);
     return rank == config.factor_ranks.end() ? std::string("whole")

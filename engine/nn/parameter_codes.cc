@@ -20,7 +20,8 @@ std::vector<std::byte> ParameterStore::codes(const Context& context, ParamId id)
   return bytes;
 }
 
-std::vector<std::byte> ParameterStore::encoded(ParamId id, std::span<const float> values) const {
+[[gnu::cold]] std::vector<std::byte> ParameterStore::encoded(ParamId id,
+                                                             std::span<const float> values) const {
   const CodedMatrix& matrix = *entries_[index(id)].coded;
   std::vector<std::byte> bytes(matrix.bytes.bytes());
   try {
@@ -31,7 +32,7 @@ std::vector<std::byte> ParameterStore::encoded(ParamId id, std::span<const float
   return bytes;
 }
 
-void ParameterStore::set_coded_value(Context& context, ParamId id, const void* data) {
+[[gnu::cold]] void ParameterStore::set_coded_value(Context& context, ParamId id, const void* data) {
   const auto count = static_cast<size_t>(element_count(shape(id)));
   if (master_.dtype() != DType::f64)
     return set_codes(context, id, encoded(id, {static_cast<const float*>(data), count}));
@@ -42,8 +43,8 @@ void ParameterStore::set_coded_value(Context& context, ParamId id, const void* d
   set_codes(context, id, encoded(id, values));
 }
 
-void ParameterStore::get_coded_value(const Context& context, ParamId id, void* data,
-                                     size_t bytes) const {
+[[gnu::cold]] void ParameterStore::get_coded_value(const Context& context, ParamId id, void* data,
+                                                   size_t bytes) const {
   const CodedMatrix& matrix = *entries_[index(id)].coded;
   const size_t needed = static_cast<size_t>(element_count(shape(id))) * dtype_size(master_.dtype());
   require(bytes == needed, ErrorCode::shape_mismatch, "parameters", name(id), " has ", needed,

@@ -48,7 +48,8 @@ float base_largest(std::span<const float> values) {
 }
 
 // Double quantization: the codes of absmax in blocks of 256, around the mean of all.
-void encode_absmax(std::span<const float> absmax, const Places& places, std::byte* bytes) {
+[[gnu::cold]] void encode_absmax(std::span<const float> absmax, const Places& places,
+                                 std::byte* bytes) {
   double sum = 0;
   for (const float value : absmax) sum += static_cast<double>(value);
   const auto offset =
@@ -97,15 +98,15 @@ void encode_nf4(std::span<const float> values, const Places& places, std::byte* 
   encode_absmax(absmax, places, bytes);
 }
 
-void encode_int8(std::span<const float> values, int64_t columns, const Places& places,
-                 std::byte* bytes) {
+[[gnu::cold]] void encode_int8(std::span<const float> values, int64_t columns, const Places& places,
+                               std::byte* bytes) {
   const Codes<int8_t> codes = to_codes<int8_t>(formats::kInt8, values, columns);
   std::memcpy(bytes, codes.codes.data(), codes.codes.size());
   std::memcpy(bytes + places.scales, codes.scales.data(), codes.scales.size() * sizeof(float));
 }
 
-void encode_int4(std::span<const float> values, int64_t rows, int64_t columns, const Places& places,
-                 std::byte* bytes) {
+[[gnu::cold]] void encode_int4(std::span<const float> values, int64_t rows, int64_t columns,
+                               const Places& places, std::byte* bytes) {
   const int64_t row_bytes = ceil_div(columns, 2), groups = ceil_div(columns, kGroup);
   std::fill(bytes, bytes + rows * row_bytes, std::byte{Int4Matrix::kZero * 17});
   for (int64_t r = 0; r < rows; ++r)
@@ -128,35 +129,32 @@ float absmax_of(const std::byte* bytes, const Places& places, int64_t block) {
 }
 
 // `count` elements of the matrix from element `first` on.
-template <class T>
 void decode_nf4(const std::byte* bytes, const Places& places, int64_t first, int64_t count,
-                T* values) {
+                float* values) {
   for (int64_t i = first; i < first + count;) {
     const int64_t end = std::min(first + count, (i / kBlock + 1) * kBlock);
     const float absmax = absmax_of(bytes, places, i / kBlock);
     for (; i < end; ++i) {
       const auto both = static_cast<unsigned>(bytes[i / 2]);
-      *values++ = static_cast<T>(kNormalFloat[i % 2 == 0 ? both >> 4 : both & 15] * absmax);
+      *values++ = kNormalFloat[i % 2 == 0 ? both >> 4 : both & 15] * absmax;
     }
   }
 }
 
-template <class T>
-void decode_int8(const std::byte* codes, float scale, int64_t count, T* values) {
+void decode_int8(const std::byte* codes, float scale, int64_t count, float* values) {
   for (int64_t i = 0; i < count; ++i)
-    values[i] = static_cast<T>(static_cast<float>(load_at<int8_t>(codes, i)) * scale);
+    values[i] = static_cast<float>(load_at<int8_t>(codes, i)) * scale;
 }
 
-template <class T>
 void decode_int4(const std::byte* codes, const std::byte* scales, int64_t first, int64_t count,
-                 T* values) {
+                 float* values) {
   for (int64_t i = first; i < first + count;) {
     const int64_t end = std::min(first + count, (i / kGroup + 1) * kGroup);
     const float scale = half_to_float(load_at<uint16_t>(scales, i / kGroup));
     for (; i < end; ++i) {
       const int both = static_cast<int>(codes[i / 2]);
       const int code = (i % 2 == 0 ? both & 15 : both >> 4) - Int4Matrix::kZero;
-      *values++ = static_cast<T>(static_cast<float>(code) * scale);
+      *values++ = static_cast<float>(code) * scale;
     }
   }
 }
@@ -194,9 +192,8 @@ void encode_base(BasePrecision precision, std::span<const float> values, int64_t
   }
 }
 
-template <class T>
 void decode_base(BasePrecision precision, const std::byte* bytes, int64_t rows, int64_t columns,
-                 const MatrixTile& part, T* values) {
+                 const MatrixTile& part, float* values) {
   const Places places = places_of(precision, rows, columns);
   const std::byte* const scales = bytes + places.scales;
   for (int64_t r = part.row; r < part.row + part.rows; ++r, values += part.columns) {
@@ -218,41 +215,51 @@ void decode_base(BasePrecision precision, const std::byte* bytes, int64_t rows, 
   }
 }
 
-template void decode_base(BasePrecision, const std::byte*, int64_t, int64_t, const MatrixTile&,
-                          float*);
-template void decode_base(BasePrecision, const std::byte*, int64_t, int64_t, const MatrixTile&,
-                          double*);
+// Of gradient checks.
+[[gnu::cold]] void decode_base(BasePrecision precision, const std::byte* bytes, int64_t rows,
+                               int64_t columns, const MatrixTile& part, double* values) {
+  std::vector<float> narrow(static_cast<size_t>(part.rows * part.columns));
+  decode_base(precision, bytes, rows, columns, part, narrow.data());
+  std::copy(narrow.begin(), narrow.end(), values);
+}
 
-std::vector<BaseSection> base_sections(BasePrecision precision, int64_t rows, int64_t columns) {
+[[gnu::cold]] std::vector<BaseSection> base_sections(BasePrecision precision, int64_t rows,
+                                                     int64_t columns) {
   const Places places = places_of(precision, rows, columns);
-  const auto section = [](const char* suffix, const char* type, std::vector<int64_t> shape,
-                          int64_t offset, int64_t element) {
-    int64_t bytes = element;
-    for (const int64_t size : shape) bytes *= size;
-    return BaseSection{suffix, type, std::move(shape), static_cast<size_t>(offset),
-                       static_cast<size_t>(bytes)};
+  std::vector<BaseSection> sections;
+  // columns 0: a vector.
+  const auto add = [&](const char* suffix, const char* type, int64_t offset, int64_t element,
+                       int64_t section_rows, int64_t section_columns) {
+    std::vector<int64_t> shape{section_rows};
+    if (section_columns > 0) shape.push_back(section_columns);
+    const int64_t bytes = element * section_rows * std::max<int64_t>(1, section_columns);
+    sections.push_back(
+        {suffix, type, std::move(shape), static_cast<size_t>(offset), static_cast<size_t>(bytes)});
   };
   const int64_t blocks = ceil_div(rows * columns, kBlock);
   switch (precision) {
     case BasePrecision::none:
       break;
     case BasePrecision::nf4:
-      return {section("", "U8", {ceil_div(rows * columns, 2)}, 0, 1),
-              section(".absmax", "U8", {blocks}, places.scales, 1),
-              section(".nested_absmax", "F32", {ceil_div(blocks, kNestedBlock)}, places.nested, 4),
-              section(".nested_offset", "F32", {1}, places.offset, 4)};
+      add("", "U8", 0, 1, ceil_div(rows * columns, 2), 0);
+      add(".absmax", "U8", places.scales, 1, blocks, 0);
+      add(".nested_absmax", "F32", places.nested, 4, ceil_div(blocks, kNestedBlock), 0);
+      add(".nested_offset", "F32", places.offset, 4, 1, 0);
+      break;
     case BasePrecision::int8:
-      return {section("", "I8", {rows, columns}, 0, 1),
-              section(".scale", "F32", {rows}, places.scales, 4)};
+      add("", "I8", 0, 1, rows, columns);
+      add(".scale", "F32", places.scales, 4, rows, 0);
+      break;
     case BasePrecision::int4:
-      return {section("", "U8", {rows, ceil_div(columns, 2)}, 0, 1),
-              section(".scale", "F16", {rows, ceil_div(columns, kGroup)}, places.scales, 2)};
+      add("", "U8", 0, 1, rows, ceil_div(columns, 2));
+      add(".scale", "F16", places.scales, 2, rows, ceil_div(columns, kGroup));
+      break;
   }
-  return {};
+  return sections;
 }
 
-void check_base_codes(BasePrecision precision, std::span<const std::byte> bytes, int64_t rows,
-                      int64_t columns) {
+[[gnu::cold]] void check_base_codes(BasePrecision precision, std::span<const std::byte> bytes,
+                                    int64_t rows, int64_t columns) {
   const Places places = places_of(precision, rows, columns);
   const std::byte* const scales = bytes.data() + places.scales;
   switch (precision) {

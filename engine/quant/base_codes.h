@@ -58,10 +58,11 @@ constexpr std::array<float, 256> make_dynamic_code() {
   for (size_t e = 0; e < kPowers.size(); ++e) {
     const int parts = 1 << e;
     const float step = 0.9f / static_cast<float>(parts);
-    // As torch.linspace: from the nearer end.
+    // As torch.linspace: from the nearer end, rounded once.
     const auto boundary = [&](int i) {
-      return i < (parts + 1) / 2 ? 0.1f + step * static_cast<float>(i)
-                                 : 1.0f - step * static_cast<float>(parts - i);
+      const double from_end = i < (parts + 1) / 2 ? i : i - parts;
+      const double end = i < (parts + 1) / 2 ? 0.1f : 1.0f;
+      return static_cast<float>(end + static_cast<double>(step) * from_end);
     };
     for (int i = 0; i < parts; ++i, ++next) {
       code[next] = kPowers[e] * ((boundary(i) + boundary(i + 1)) / 2.0f);
@@ -123,10 +124,11 @@ struct MatrixTile {
 // INVALID_ARGUMENT, naming its row and column: a value that is not finite.
 void encode_base(BasePrecision precision, std::span<const float> values, int64_t rows,
                  int64_t columns, std::span<std::byte> bytes);
-// Writes the values of a part, contiguous. T: float or double.
-template <class T>
+// Writes the values of a part, contiguous.
 void decode_base(BasePrecision precision, const std::byte* bytes, int64_t rows, int64_t columns,
-                 const MatrixTile& part, T* values);
+                 const MatrixTile& part, float* values);
+void decode_base(BasePrecision precision, const std::byte* bytes, int64_t rows, int64_t columns,
+                 const MatrixTile& part, double* values);
 
 // The tensors of a model file that hold a matrix NAME: the sections of its bytes.
 struct BaseSection {

@@ -243,12 +243,14 @@ TEST(QuantizedBase, AResumedRunEndsWithTheSameBits) {
         first.run->save();
       }
       // From other initial weights: the codes come from the checkpoint as well.
-      BaseProcess second(data, options, precision, directory.path(), 99);
-      EXPECT_TRUE(second.run->resumed());
-      second.run->run();
-      EXPECT_EQ(stored_bytes(*second.context, *second.model),
-                stored_bytes(*uncut.context, *uncut.model));
-      EXPECT_EQ(timeless(second.run->state()), timeless(uncut.run->state()));
+      {
+        BaseProcess second(data, options, precision, directory.path(), 99);
+        EXPECT_TRUE(second.run->resumed());
+        second.run->run();
+        EXPECT_EQ(stored_bytes(*second.context, *second.model),
+                  stored_bytes(*uncut.context, *uncut.model));
+        EXPECT_EQ(timeless(second.run->state()), timeless(uncut.run->state()));
+      }
       const BasePrecision other =
           precision == BasePrecision::nf4 ? BasePrecision::none : BasePrecision::nf4;
       expect_error(ErrorCode::invalid_argument, "base_precision",

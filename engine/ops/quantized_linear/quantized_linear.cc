@@ -42,8 +42,8 @@ std::byte* element(const Tensor& tensor, int64_t index) {
 }
 
 // y [T, out] = x W^T + bias, with panels of rows of W.
-void multiply(Context& context, const Tensor& x, const CodedMatrix& weight, const Tensor& bias,
-              int64_t tokens, const Tensor& y) {
+void forward_product(Context& context, const Tensor& x, const CodedMatrix& weight,
+                     const Tensor& bias, int64_t tokens, const Tensor& y) {
   const int64_t out = weight.rows, in = weight.columns;
   const int64_t step = std::max<int64_t>(1, panel_size(context, out, in));
   const Tensor panel = context.empty({std::min(step, out), in}, x.dtype());
@@ -68,8 +68,8 @@ void multiply(Context& context, const Tensor& x, const CodedMatrix& weight, cons
 }
 
 // dx [T, in] (+)= dy W, with panels of columns of W: each sum is whole, as with one GEMM.
-void multiply_back(Context& context, const Tensor& dy, const CodedMatrix& weight, int64_t tokens,
-                   const GradTarget& dx) {
+void input_gradient(Context& context, const Tensor& dy, const CodedMatrix& weight, int64_t tokens,
+                    const GradTarget& dx) {
   const int64_t out = weight.rows, in = weight.columns;
   const int64_t step = std::max<int64_t>(1, panel_size(context, in, out));
   const Tensor panel = context.empty({out, std::min(step, in)}, dy.dtype());
@@ -124,15 +124,14 @@ Tensor quantized_linear(Context& context, const Tensor& x, const CodedMatrix& we
   check_quantized_linear(context, x, weight, bias);
   if (!context.fused_kernels())
     return linear(context, x, dequantized(context, weight, x.dtype()), bias);
-  const int64_t out = weight.rows, in = weight.columns;
   int64_t tokens = 1;
   for (int i = 0; i + 1 < x.rank(); ++i) tokens *= x.dim(i);
   const Tensor input = contiguous(context, x);
   const Tensor offset = bias.defined() ? contiguous(context, bias) : bias;
   Shape shape = x.shape();
-  shape[shape.rank() - 1] = out;
+  shape[shape.rank() - 1] = weight.rows;
   Tensor y = context.empty(shape, x.dtype());
-  multiply(context, input, weight, offset, tokens, y);
+  forward_product(context, input, weight, offset, tokens, y);
   if (!context.needs_grad({input, offset})) return y;
 
   // The second input takes the place of the weight: it has no gradient.
@@ -142,7 +141,7 @@ Tensor quantized_linear(Context& context, const Tensor& x, const CodedMatrix& we
                    weight_and_bias_gradient(b, 1, 2, dy, weight.rows, tokens, {},
                                             [](const GradTarget&) {});
                    if (!b.needs(0)) return;
-                   multiply_back(b.context(), dy, weight, tokens, b.target(0, b.grad_dtype(0)));
+                   input_gradient(b.context(), dy, weight, tokens, b.target(0, b.grad_dtype(0)));
                  });
   return y;
 }
