@@ -122,12 +122,11 @@ TEST_F(ImportTest, Gemma3) {
   with([](FileJson& json) {
     EXPECT_TRUE(json["final_logit_softcapping"].is_null());
     json["final_logit_softcapping"] = 30;
-    json["attn_logit_softcapping"] = 50;
   });
   ModelConfig capped = config;
   capped.logits_soft_cap = 30;
-  capped.attention_soft_cap = 50;
   EXPECT_EQ(imported(directory).model->config(), capped);
+  refused("attn_logit_softcapping", 50, "scores of this model_type have no soft cap");
   refused("final_logit_softcapping", 0, "final_logit_softcapping must be above 0",
           ErrorCode::corrupt_file);
   refused("use_bidirectional_attention", true, "use_bidirectional_attention");
@@ -157,6 +156,9 @@ TEST_F(ImportTest, Gemma3) {
   usual.attention_scale = 1.0 / 16;
   EXPECT_EQ(imported(directory).model->config(), usual);
 
+  capped.attention_soft_cap = 50;
+  expect_error(ErrorCode::unsupported, "cannot express attention_soft_cap 50",
+               [&] { exported(*model_of(capped), ExportFormat::hf_llama, "capped"); });
   config.attention_scale = 0.3;
   expect_error(ErrorCode::unsupported, "attention_scale 0.3",
                [&] { exported(*model_of(config), ExportFormat::hf_llama, "scale"); });

@@ -172,8 +172,8 @@ class Case:
         layers = choice([[sliding, full], [sliding, full, sliding], [sliding, sliding, full], [sliding, sliding], [full, full]])
         options.update(num_hidden_layers=len(layers), layer_types=layers, sliding_window=choice([2, 4, 11, 4096]),
                        query_pre_attn_scalar=choice([4, 10, 256]))
-        caps = [(None, None), (2.0, 3.0), (0.5, None), (None, 1.5), (50.0, 30.0)]
-        score_cap, logits_cap = choice(caps[1:] if self.family == "gemma2" else caps[:2])
+        caps = [(None, None), (None, 1.5), (2.0, 3.0), (0.5, None), (50.0, 30.0)]
+        score_cap, logits_cap = choice(caps[1:] if self.family == "gemma2" else caps[:2])  # Gemma 3 ignores the former
         options.update(attn_logit_softcapping=score_cap, final_logit_softcapping=logits_cap)
         if self.family == "gemma3":
             options["rope_parameters"] = {full: rope, sliding: {"rope_type": "default", "rope_theta": choice([1e4, 50.0])}}

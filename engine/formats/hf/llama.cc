@@ -89,7 +89,7 @@ struct LlamaType {
   int64_t usual_interval = 0;            // Window::by_interval without sliding_window_pattern
   bool has_pattern = false;              // which the class reads
   bool local_rope = false;               // see read_gemma_rope()
-  double score_cap = 0, logits_cap = 0;  // without attn_ and final_logit_softcapping
+  double score_cap = 0, logits_cap = 0;  // usual ones; 0: none, of scores at all
 };
 constexpr LlamaType kTypes[] = {
     {.name = "llama", .attention_bias = true, .mlp_bias = true},
@@ -150,11 +150,13 @@ constexpr LlamaType kTypes[] = {
      .has_pattern = true,
      .local_rope = true}};
 
-const LlamaType& type_of(const ConfigReader& json) {
-  const std::string name = json.text("model_type");
+const LlamaType& type_of(std::string_view name) {
   for (const LlamaType& type : kTypes)
     if (name == type.name) return type;
-  fail(ErrorCode::internal, kOrigin, json.label(), ": model_type ", name, " is not of this form");
+  fail(ErrorCode::internal, kOrigin, "model_type ", name, " is not of this form");
+}
+const LlamaType& type_of(const ConfigReader& json) {
+  return type_of(json.text("model_type"));
 }
 
 constexpr const char *kNoRopeLayers = "no_rope_layers", *kNoRopeInterval = "no_rope_layer_interval";
@@ -222,6 +224,9 @@ void put_gemma(const ModelSpec& spec, const LlamaClass& of, Json& json) {
     cannot_express(of.architecture, concat("attention_scale ", attention.scale,
                                            ", which is not 1 / the root of a whole number"));
   json[kGemmaScale] = static_cast<int64_t>(scalar);
+  const bool caps_scores = type_of(of.model_type).score_cap > 0;
+  if (!caps_scores && attention.soft_cap > 0)
+    cannot_express(of.architecture, concat("attention_soft_cap ", attention.soft_cap));
   json[kScoreCap] = cap_json(attention.soft_cap);
   json[kLogitsCap] = cap_json(spec.output.soft_cap);
   if (std::string_view(of.model_type) == "gemma2") return;
@@ -559,7 +564,10 @@ double read_cap(const ConfigReader& json, const char* key, double usual) {
 // After the windows and the rotary positions.
 void read_gemma(const ConfigReader& json, const LlamaType& type, ModelConfig& config) {
   json.demand("use_bidirectional_attention", false, false);
-  config.attention_soft_cap = read_cap(json, kScoreCap, type.score_cap);
+  if (type.score_cap == 0)  // Gemma 3 has the key, and its class ignores it
+    json.refuse(kScoreCap, "scores of this model_type have no soft cap");
+  else
+    config.attention_soft_cap = read_cap(json, kScoreCap, type.score_cap);
   config.logits_soft_cap = read_cap(json, kLogitsCap, type.logits_cap);
   config.ffn = FeedForward::geglu;
   config.sandwich_norm = true;
