@@ -1,4 +1,4 @@
-// philox-inl.h and exp-inl.h on every instruction set that this machine has.
+// philox-inl.h, exp-inl.h and log-inl.h on every instruction set that this machine has.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/backend/cpu_random_exp_test.cc"
 #include "engine/backend/cpu/simd.h"
@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 
 #include "engine/backend/cpu/exp-inl.h"
+#include "engine/backend/cpu/log-inl.h"
 #include "engine/backend/cpu/philox-inl.h"
 
 #include <cmath>
@@ -66,6 +67,18 @@ bool exp_edges_hold() {
          std::isnan(exp_of<T>(std::numeric_limits<T>::quiet_NaN()));
 }
 
+// Logarithms whose bits are not those of portable_log().
+int64_t wrong_logs() {
+  const hn::ScalableTag<double> d;
+  const auto log_of_lanes = [&](double x) { return hn::GetLane(log_normal(d, hn::Set(d, x))); };
+  int64_t wrong = !std::isnan(log_of_lanes(std::numeric_limits<double>::quiet_NaN()));
+  const auto check = [&](double x) { wrong += log_of_lanes(x) != portable_log(x); };
+  for (double x = std::numeric_limits<double>::min(); x < 1e307; x *= 1.0173) check(x);
+  for (float x = 1; x < 70; x += 0.00117f) check(static_cast<double>(x));
+  check(portable_log_parts::kRootOfTwo);
+  return wrong;
+}
+
 }  // namespace
 
 struct Checks {
@@ -74,7 +87,7 @@ struct Checks {
   bool edges;
 };
 Checks run_checks() {
-  return {wrong_factors<float>() + wrong_factors<double>(),
+  return {wrong_factors<float>() + wrong_factors<double>() + wrong_logs(),
           std::max(worst_ulps<float>(), worst_ulps<double>()),
           exp_edges_hold<float>() && exp_edges_hold<double>()};
 }
@@ -98,7 +111,7 @@ void expect_good(const char* target, const Checks& checks) {
 #define TRAFO_CHECK_TARGET(target, space) \
   if (hwy::SupportedTargets() & target) expect_good(#target, space::run_checks())
 
-TEST(CpuRandomExp, MasksAndExponentialsOnEveryTarget) {
+TEST(CpuRandomExp, MasksExponentialsAndLogarithmsOnEveryTarget) {
 #if HWY_TARGETS & HWY_SSE4
   TRAFO_CHECK_TARGET(HWY_SSE4, N_SSE4);
 #endif

@@ -7,10 +7,9 @@
 namespace trafo {
 namespace {
 
-// log 2 in two parts. The first has 33 bits, so that its product with an exponent is exact.
-constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
+using namespace portable_log_parts;
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int kMantissaBits = 52, kBias = 1023;
 
 // 2^exponent, a normal number.
 double power_of_two(int exponent) {
@@ -28,9 +27,9 @@ double portable_exp(double x) noexcept {
   const double scaled = x * 0x1.71547652b82fep+0;  // log2(e)
   const int k = static_cast<int>(scaled + (scaled < 0 ? -0.5 : 0.5));
   const double r = (x - k * kLog2High) - k * kLog2Low;
-  constexpr int kTerms = 13;
+  constexpr int kTermsOfExp = 13;
   double series = 1;
-  for (int n = kTerms; n > 2; --n) series = 1 + series * r / n;
+  for (int n = kTermsOfExp; n > 2; --n) series = 1 + series * r / n;
   const double value = 1 + (r + r * r * 0.5 * series);
   // In two steps: 2^k alone may be no number, and a subnormal result is rounded once.
   const int half = k / 2;
@@ -53,12 +52,11 @@ double portable_log(double x) noexcept {
   k += static_cast<int>(bits >> kMantissaBits);
   constexpr uint64_t kMantissa = (uint64_t{1} << kMantissaBits) - 1;
   double mantissa = std::bit_cast<double>((bits & kMantissa) | uint64_t{kBias} << kMantissaBits);
-  if (mantissa > 0x1.6a09e667f3bcdp+0) {  // sqrt(2)
+  if (mantissa > kRootOfTwo) {
     mantissa *= 0.5;
     ++k;
   }
   const double f = mantissa - 1, s = f / (2 + f), z = s * s;
-  constexpr int kTerms = 11;
   double rest = 0;
   for (int n = kTerms; n > 0; --n) rest = z * (2.0 / (2 * n + 1) + rest);
   const double half_square = 0.5 * f * f;

@@ -8,6 +8,14 @@ namespace trafo {
 double portable_exp(double x) noexcept;
 double portable_log(double x) noexcept;  // -infinity for zero, NaN below zero
 
+// Constants of portable_log(), for its form in vectors (backend/cpu/log-inl.h).
+namespace portable_log_parts {
+// log 2 in two parts. The first has 33 bits, so that its product with an exponent is exact.
+inline constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
+inline constexpr double kRootOfTwo = 0x1.6a09e667f3bcdp+0;
+inline constexpr int kMantissaBits = 52, kBias = 1023, kTerms = 11;
+}  // namespace portable_log_parts
+
 // The result for a float or double; for floats nearly always the nearest one.
 template <class T>
 T exp_of(T x) noexcept {

@@ -8,6 +8,7 @@
 
 #include "hwy/cache_control.h"
 
+#include "engine/backend/cpu/log-inl.h"
 #include "engine/backend/cpu/philox-inl.h"
 #include "engine/backend/cpu/simd-inl.h"
 #include "engine/ops/attention/attention_tiles-inl.h"
@@ -192,6 +193,19 @@ RowState<T> softmax_row(T* row, const T* bias, int64_t visible, int64_t padded, 
   return {new_maximum, state.sum * shrink + reduce_sum(d, sum)};
 }
 
+// lse[i * stride] = maximum + log(sum) of row i, for up to kQueries rows; 0 for a row without keys.
+template <class T>
+void store_log_sums(const RowState<T>* rows, int64_t count, T* lse, int64_t stride) {
+  const hn::ScalableTag<double> d;
+  HWY_ALIGN double logs[kQueries];
+  for (int64_t i = 0; i < count; ++i) logs[i] = static_cast<double>(rows[i].sum);
+  std::fill(logs + count, logs + round_up(count, lanes(d)), 1.0);
+  for (int64_t i = 0; i < count; i += lanes(d))
+    hn::Store(log_normal(d, hn::Load(d, logs + i)), d, logs + i);
+  for (int64_t i = 0; i < count; ++i)
+    lse[i * stride] = rows[i].sum == 0 ? T{0} : rows[i].maximum + static_cast<T>(logs[i]);
+}
+
 // out[0 .. kVectors * lanes) = factor * sum over `keys` of weights[j] * v[j * stride + ..].
 template <int kVectors, class T>
 HWY_INLINE void weighted_sum(const T* weights, const T* v, int64_t stride, int64_t keys, T factor,
@@ -342,8 +356,8 @@ void forward_item(const AttentionForwardParams& p, const Item& item, bool one_qu
         map(gathered + i * padded_width, row, width,
             [&](auto, auto x) { return hn::Mul(x, normalise); });
       }
-      if (lse) lse[(q0 + i) * p.heads] = empty ? T{0} : state[i].maximum + log_of(state[i].sum);
     }
+    if (lse) store_log_sums(state, queries, lse + q0 * p.heads, p.heads);
   }
 }
 
