@@ -323,7 +323,7 @@ VALUES = {
     "dtype": "TRAFO_FLOAT32", "precision": "TRAFO_FLOAT32", "trafo_op_cast.dtype": "TRAFO_FLOAT64", "dim": "0", "dim0": "0",
     "dim1": "1", "keep_dim": "0", "transpose_a": "0", "transpose_b": "0", "causal": "0", "epsilon": "1e-5", "scale": "1",
     "factor": "2", "theta": "10000", "heads": "1", "kv_heads": "0", "head_dim": "2", "activation": "TRAFO_GELU",
-    "start": "0", "stop": "1", "rank": "1", **{rank: "0" for rank in HYPOTHESIS_RANKS}, "capacity": "8", "index": "0", "id": "5",
+    "start": "0", "stop": "1", "rank": "1", "adapter_rank": "1", **{rank: "0" for rank in HYPOTHESIS_RANKS}, "capacity": "8", "index": "0", "id": "5",
     "add_generation_prompt": "1", "threads": "2", "share": "1", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1", "special": "1",
     "normalize": "1", "pooling": "TRAFO_POOLING_MEAN", "head": "TRAFO_ENCODER_HEAD_SEQUENCE", "device": "TRAFO_DEVICE_CPU", "code": "1",
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "trafo_corpus_write_ids.format": "TRAFO_CORPUS_NANOGPT", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
