@@ -6,6 +6,7 @@
 #include <limits>
 #include <thread>
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/cancel_scope.h"
 #include "engine/core/numeric/half.h"
 #include "engine/core/numeric/philox.h"
@@ -77,6 +78,7 @@ std::vector<float> fixed_logits(const HostModel& host) {
   const CancelledLinear stopping(host.model->parameters());
   const SpecialTokens tokens{};
   const NoGrad no_grad(*host.context);
+  const ExactGemms exact(host.context->backend());  // the caller's may multiply in bfloat16
   const std::vector<SentencePair> pairs = fixed_pairs(host.spec(), tokens.eos);
   const Batch batch = pack_fixed(host, pairs);
   return host.context->values<float>(host.model->has_output()
