@@ -18,7 +18,7 @@ def flags_of(program, command):
 
 def commands_of(program):
     text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"^  ([a-z]+) ", text.split("Subcommands:")[1], re.M))
+    return set(re.findall(r"^  ([a-z]+(?:-[a-z]+)*) ", text.split("Subcommands:")[1], re.M))
 
 
 def code_lines(text):
@@ -37,7 +37,7 @@ def mentions(text, default):
     """(command, flag) pairs; flag is None where a command is called without any. Tables: the column whose heading names
     translate-train, or a first column "flag", which is of the command `default`."""
     for line in code_lines(text):
-        for call in re.finditer(r"translate-train +([a-z]+)([^|#;&)]*)", line):
+        for call in re.finditer(r"translate-train +([a-z]+(?:-[a-z]+)*)([^|#;&)]*)", line):
             yield call.group(1), None
             for flag in FLAG.findall(call.group(2)):
                 yield call.group(1), flag

@@ -378,7 +378,7 @@ INDEXES = {"index", "id", "eos", "sequence"}
 COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "stop_count", "stop_token_count",
           "banned_token_count", "logit_bias_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
-QUANTITIES = {"best", "capacity", "hosts", "kept_sequences", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
+QUANTITIES = {"adapter_rank", "best", "capacity", "hosts", "kept_sequences", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
               "target_tokens", "update", "value"}
 # Any sign means something: a dimension counted from the end, no padding.
 SIGNED = {"document_end", "padding_id", "bos", "pad", "unk"}
