@@ -318,6 +318,8 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
       call.refuse_argument("memory_bytes", " must be at least 0, got ", o.memory_bytes);
     if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_MEGATRON)
       call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_MEGATRON, ", got ", o.format);
+    if (o.document_end < -1)
+      call.refuse_argument("document_end", " must be a token or -1, none, got ", o.document_end);
     if (o.document_end >= 0 && o.format != TRAFO_CORPUS_LLM_C && o.format != TRAFO_CORPUS_NANOGPT)
       call.refuse_argument("document_end", " is of files of llm.c and nanoGPT, got ",
                            o.document_end);
