@@ -193,15 +193,19 @@ RowState<T> softmax_row(T* row, const T* bias, int64_t visible, int64_t padded, 
   return {new_maximum, state.sum * shrink + reduce_sum(d, sum)};
 }
 
+// values[i] = log(values[i]); reads and writes whole vectors.
+HWY_NOINLINE void log_in_place(double* values, int64_t count) {
+  const hn::ScalableTag<double> d;
+  for (int64_t i = 0; i < count; i += lanes(d))
+    hn::Store(log_normal(d, hn::Load(d, values + i)), d, values + i);
+}
+
 // lse[i * stride] = maximum + log(sum) of row i, for up to kQueries rows; 0 for a row without keys.
 template <class T>
-void store_log_sums(const RowState<T>* rows, int64_t count, T* lse, int64_t stride) {
-  const hn::ScalableTag<double> d;
-  HWY_ALIGN double logs[kQueries];
+HWY_NOINLINE void store_log_sums(const RowState<T>* rows, int64_t count, T* lse, int64_t stride) {
+  HWY_ALIGN double logs[kQueries] = {};
   for (int64_t i = 0; i < count; ++i) logs[i] = static_cast<double>(rows[i].sum);
-  std::fill(logs + count, logs + round_up(count, lanes(d)), 1.0);
-  for (int64_t i = 0; i < count; i += lanes(d))
-    hn::Store(log_normal(d, hn::Load(d, logs + i)), d, logs + i);
+  log_in_place(logs, count);
   for (int64_t i = 0; i < count; ++i)
     lse[i * stride] = rows[i].sum == 0 ? T{0} : rows[i].maximum + static_cast<T>(logs[i]);
 }

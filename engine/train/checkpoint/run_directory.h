@@ -74,9 +74,6 @@ class RunDirectory {
   // Returns the file's path.
   std::filesystem::path write_hypotheses(int64_t update, std::span<const std::string> lines) const;
   std::filesystem::path kernels_path() const { return path_ / kGemmCacheFile; }
-  std::filesystem::path checkpoint_path(int64_t update) const {
-    return shown(checkpoints_.path(update));
-  }
 
  private:
   void point(const std::string& name, int64_t update) const;
