@@ -264,6 +264,8 @@ class Writer:
 
 def main():
     global API
+    if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
+        sys.exit("usage: generate.py TABLE.c HEADER...")
     API = headers.read([pathlib.Path(p) for p in sys.argv[2:]])
     KINDS.extend(API.handles)
     missing = [h for h in KINDS if h not in rules.HANDLES]
