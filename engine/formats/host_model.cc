@@ -135,7 +135,8 @@ bool is_host_model(const Context& context, const Model& model) {
   const ParameterStore& parameters = model.parameters();
   if (context.device().kind != DeviceKind::cpu || parameters.dtype() != DType::f32 ||
       parameters.has_master() || parameters.has_int8() || model.adapter() ||
-      !model.config().factor_ranks.empty() || model.config() != model.config().untied())
+      !model.config().factor_ranks.empty() || model.config() != model.config().untied() ||
+      parameters.base_precision() != BasePrecision::none)
     return false;
   for (size_t i = 0; i < parameters.count(); ++i)
     if (parameters.value(static_cast<ParamId>(i)).dtype() != DType::f32) return false;

@@ -100,7 +100,8 @@ struct Format {
 template <auto write, auto read>
 Format of_transformers(ExportFormat format, const interop::Expressible& (*expressible)()) {
   constexpr bool needs_tokenizer =
-      std::is_invocable_v<decltype(write), const HostModel&, const Tokenizer&, const fs::path&>;
+      !std::is_invocable_v<decltype(write), const HostModel&, const interop::ExportVocabulary&,
+                           const fs::path&>;
   return {format, needs_tokenizer, {ExportWeights::float32}, expressible, [](const Job& job) {
             if constexpr (needs_tokenizer)
               write(job.host, *job.vocabulary.tokenizer, job.directory);

@@ -496,12 +496,12 @@ namespace {
 
 // Whether host code can read the values of the model, of the dtype of `weights`, where they are.
 bool is_readable(Context& context, const ParameterStore& parameters, const Tensor& weights) {
-  if (context.device().kind != DeviceKind::cpu || !context.backend().keeps_data()) return false;
+  if (context.device().kind != DeviceKind::cpu || !context.backend().keeps_data() ||
+      parameters.has_int8() || parameters.base_precision() != BasePrecision::none)
+    return false;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (!parameters.is_int8(id) && !parameters.trainable(id) &&
-        parameters.value(id).dtype() != weights.dtype())
-      return false;
+    if (!parameters.trainable(id) && parameters.value(id).dtype() != weights.dtype()) return false;
   }
   return true;
 }
@@ -513,7 +513,6 @@ std::vector<TensorEntry> entries_in_place(const ParameterStore& parameters, cons
   std::vector<TensorEntry> entries;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (parameters.is_int8(id)) continue;
     const std::span<const std::byte> bytes =
         parameters.trainable(id)
             ? part_of(all, parameters, id)
@@ -543,7 +542,7 @@ TensorFile described_model(const Model& model, const SafetensorsMetadata& metada
 void write_model(ByteSink& sink, Context& context, const Model& model, const Tensor& weights,
                  const SafetensorsMetadata& metadata) {
   const ParameterStore& parameters = model.parameters();
-  if (parameters.has_int8() || !is_readable(context, parameters, weights))
+  if (!is_readable(context, parameters, weights))
     return copy_model(context, model, weights, metadata).write(sink);
   TensorFile file = described_model(model, metadata);
   file.entries = entries_in_place(parameters, weights);
@@ -664,6 +663,8 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
   if (meta.model->adapter()) add_adapter(context, *model, *meta.model->adapter(), 0);
   if (int8)
     read_int8_weights(context, reader, *model);
+  else if (base != BasePrecision::none)
+    read_weights(context, reader, model->parameters());
   else
     read_new_weights(context, reader, model->parameters());
   model->set_origin({reader.label(), read_vocabulary_checksum(reader)});

@@ -77,7 +77,8 @@ TEST_F(AdapterCli, IsTrainedBesideABaseInFewBits) {
     // It resumes with the codes of its checkpoint, and with no other format.
     const Outcome more = run(small(run_of, "12u"));
     EXPECT_EQ(more.exit_code, 0) << more.err;
-    expect_refused(run(small(run_of, "14u") + words_of("--base-precision none")), "base_precision");
+    expect_refused(run(small(run_of, "14u") + words_of("--base-precision none")),
+                   "--base-precision");
     // Into the float base; an export has the dequantized one.
     ASSERT_EQ(run({"merge", "-m", "run", "--adapter", run_of, "-o", "merged-" + precision, "-q"})
                   .exit_code,

@@ -79,7 +79,10 @@ TEST_F(Cli, ManualPagesNameEveryFlag) {
   for (const std::string& line : lines_of(run({"--help"}).out)) {
     if (!line.starts_with("  ") || line[2] == ' ' || line[2] == '-') continue;
     const std::string name = line.substr(2, line.find(' ', 2) - 2);
-    EXPECT_NE(program.find("translate\\-train\\-" + name), std::string::npos) << name;
+    std::string escaped = name;
+    for (size_t at = 0; (at = escaped.find('-', at)) != std::string::npos; at += 2)
+      escaped.insert(at, "\\");
+    EXPECT_NE(program.find("translate\\-train\\-" + escaped), std::string::npos) << name;
     const std::string page = read_file(file("pages/translate-train-" + name + ".1"));
     EXPECT_EQ(run({"man", name}).out, page);
     for (const std::string& word : words_of(run({name, "--help"}).out)) {

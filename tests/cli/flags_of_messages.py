@@ -15,7 +15,7 @@ OTHERS = ("cmake", "openssl", "iconv", "gzip", "apt", "pip", "docker", "git", "s
 
 def flags_of(program):
     text = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout
-    commands = re.findall(r"^  ([a-z]+) ", text.split("Subcommands:")[1], re.M)
+    commands = re.findall(r"^  ([a-z]+(?:-[a-z]+)*) ", text.split("Subcommands:")[1], re.M)
     helps = [subprocess.run([program, command, "--help"], capture_output=True, text=True, check=True).stdout for command in commands]
     return set(FLAG.findall("".join([text, *helps])))
 

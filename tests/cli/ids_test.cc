@@ -204,8 +204,9 @@ TEST_F(IdLines, FilesOfOtherProgramsTrainAsTheirText) {
   refused("--train-sets documents-megatron.bin --data-format megatron --document-end 2",
           "is for --data-format llmc and nanogpt");
   refused("--train-sets documents-nanogpt.bin --data-format nanogpt --task tiny", "decoder-lm");
-  expect_refused(run(words_of("train --train-sets documents-llmc.bin --data-format llmc")),
-                 "give the vocabulary that made them");
+  expect_refused(
+      run(words_of("train --train-sets documents-llmc.bin --data-format llmc --model no")),
+      "give the vocabulary that made them");
   ASSERT_EQ(run(words_of("vocab -t v.en --dim-vocabs 60 --soft-limit -o small.spm")).exit_code, 0);
   expect_refused(run(words_of("train --train-sets documents-llmc.bin --data-format llmc --task lm "
                               "--vocabs small.spm --device cpu --model refused")),

@@ -386,7 +386,7 @@ TEST_F(Int8File, NothingTrainsOrAveragesIt) {
   TemporaryDirectory folder;
   const auto path = folder.path() / "m.safetensors";
   save_model(path, *context_, *model_);
-  expect_error(ErrorCode::unsupported, "'I8'", [&] {
+  expect_error(ErrorCode::unsupported, "int8 weights: average float models", [&] {
     average_models(std::vector<std::filesystem::path>{path, path}, folder.path() / "mean");
   });
   expect_error(ErrorCode::unsupported, "'I8'", [&] { open_model(path); });

@@ -11,6 +11,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/models/architecture.h"
 #include "engine/text/tokenizer/tokenizer_json_text.h"
 
 namespace trafo::interop {
@@ -291,6 +292,7 @@ bool are_same_function(ModelConfig read, const ModelConfig& written) {
   read.attention_dropout = written.attention_dropout;
   read.ffn_dropout = written.ffn_dropout;
   read.depth_scaled_init = written.depth_scaled_init;
+  if (!info_of(read.architecture).has_encoder) read.encoder_layers = written.encoder_layers;
   return read == written;
 }
 
