@@ -21,7 +21,7 @@ impl Model {
     /// ```
     /// use trafo::{Model, ModelConfig, Tokenizer, TokenizerOptions};
     /// # fn main() -> trafo::Result<()> {
-    /// let options = TokenizerOptions::default().vocabulary(40).soft_limit(true);
+    /// let options = TokenizerOptions::new(40).soft_limit(true);
     /// let tokenizer = Tokenizer::train(&["a small text", "another text"], &options)?;
     /// let mut model = Model::new(&ModelConfig::preset("tiny", tokenizer.vocabulary())?, 1)?;
     /// let more = model.add_tokens(&tokenizer, &["xyz"], false, None)?;
