@@ -345,7 +345,9 @@ def check_foreign_marian(checks, program, train, test, reference):
         checks.log_probabilities("import of " + name, program.scores(name, test, reference),
                                  marian_log_probabilities(model, source, target), [len(t) for t in target])
     program.run("export", "-m", name, "--to", "hf-marian", "-o", "marian-again", "--quiet")
-    again = MarianMTModel.from_pretrained(os.path.join(program.folder, "marian-again"))
+    exported = os.path.join(program.folder, "marian-again")
+    checks.say(MarianMTModel.from_pretrained(exported, dtype="auto").dtype == torch.bfloat16, "exported again: bfloat16, as it came")
+    again = MarianMTModel.from_pretrained(exported, dtype=torch.float32)
     same = all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), model.state_dict().values()))
     checks.say(same and again.config.pad_token_id == pad, "exported again: the weights that were imported")
     bytes_of = lambda place, file: open(os.path.join(place, file), "rb").read()
