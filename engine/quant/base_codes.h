@@ -3,8 +3,7 @@
 // values by dequantizing a part of it at a time (ops/quantized_linear).
 //
 //   nf4    value = kNormalFloat[code] * absmax, for blocks of 64 elements of the matrix, counted
-//   row
-//          after row. Double quantization: the absmax of a block is a code as well,
+//          row by row. Double quantization: the absmax of a block is a code as well,
 //          absmax = kDynamicCode[c] * nested_absmax + offset, with a nested_absmax for 256 blocks
 //          and one offset for the matrix. Codes, blocks and their order are those of bitsandbytes:
 //          the first element of a byte is in its high bits.

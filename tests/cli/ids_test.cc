@@ -150,7 +150,8 @@ TEST_F(IdLines, SpecialTokensInTextByChoice) {
   expect_refused(run(small("run", "25u") + Arguments{"--parse-special", "on"}), "parse-special");
 }
 
-// What `encode` writes trains as its text does, with documents that are longer than a window.
+// Files that `encode` writes train as their text does, with documents that are longer than a
+// window.
 TEST_F(IdLines, FilesOfOtherProgramsTrainAsTheirText) {
   std::string documents;
   const std::vector<std::string> lines = lines_of(read_file(file("t.en")));
