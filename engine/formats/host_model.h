@@ -31,7 +31,7 @@ HostModel make_host_model(const ModelConfig& config, Context* context = nullptr)
 bool has_bfloat16_values(const HostModel& host);
 // The same model in the same memory.
 HostModel shared_with(const HostModel& host);
-// The model itself if its parameters are those of a host model, else copy_to_host(). What is
+// The model itself if it has the form of a host model, else copy_to_host(). What is
 // returned must not be changed, and must not outlive the model. NON_FINITE as copy_to_host().
 HostModel host_model_of(Context& context, const Model& model);
 // Copies the master weights, with the adapter merged. Layers that share their parameters get

@@ -17,8 +17,8 @@ struct ModelWithTokens {
 };
 
 // The model with embeddings, output matrix and output bias for Tokenizer::with_tokens(tokens,
-// special). The rows of a new token are those of the token `like` or, if that is empty, the mean of
-// the rows of the subwords that its text has in `tokenizer`, which are encode(text) without
+// special). The rows of a new token are copies of the rows of `like` or, if that is empty, the mean
+// of the rows of the subwords that its text has in `tokenizer`, which are encode(text) without
 // languages. All else is as it was, the groups of parameters too. INVALID_ARGUMENT: the vocabulary
 // is not the model's, has no token `like`, or has no subwords for a text; the model has an adapter
 // or int8 weights. Errors of Tokenizer::with_tokens() as well.

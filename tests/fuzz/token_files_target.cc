@@ -29,8 +29,8 @@ void check_rows(const TextCorpus& corpus, size_t file_bytes) {
     const PairView row = corpus.view(i, buffers);
     const size_t length = row.target.size() / sizeof(int32_t);
     expect(length > 0 && length <= static_cast<size_t>(kTokenRow), "a row of no or many tokens");
-    expect(row.source.size() <= sizeof(int32_t), "a row that goes on after several tokens");
-    expect(i > 0 || row.source.empty(), "the first row goes on");
+    expect(row.source.size() <= sizeof(int32_t), "a row continues after several tokens");
+    expect(i > 0 || row.source.empty(), "the first row continues a document");
     tokens += length;
   }
   expect(2 * tokens <= file_bytes, "more tokens than the file has");

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kTokenTextOrigin = "corpus";
 constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
-// The tokens of a row in one word: the first one, how many, and whether it goes on a document.
+// The tokens of a row in one word: the first one, how many, and whether it continues a document.
 constexpr int kRowLengthBits = 19;
 static_assert(kTokenRow < int64_t{1} << kRowLengthBits);
 constexpr int kRowBeginBits = 63 - kRowLengthBits;
@@ -86,7 +86,7 @@ class TokenText final : public PairText {
   void check_ids(std::span<const int32_t> ids, int64_t begin);
   void scan(const LoadOptions& options);
   void add(Cut& cut, std::span<const int32_t> ids);
-  // Ends the row, and the document unless it goes on.
+  // Ends the row, and the document unless it continues.
   void end_row(Cut& cut, bool ends_document);
   TokenRow row_of(int64_t pair) const { return TokenRow::of(rows_[static_cast<size_t>(pair)]); }
 

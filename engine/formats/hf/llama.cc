@@ -64,7 +64,7 @@ enum class Window : uint8_t {
   none_if_used,   // as above, with use_sliding_window
   all,            // Mistral, Phi-3
   from_a_number,  // Qwen, with use_sliding_window: from max_window_layers on, or by layer_types
-  by_interval     // Gemma: all but every so many, or by layer_types
+  by_interval     // Gemma: all but every nth layer, or by layer_types
 };
 
 // A model_type: what its configuration may say, and what it means.

@@ -12,7 +12,7 @@ use crate::text::Tokenizer;
 impl Model {
     /// Adds tokens after those of the vocabulary, and gives the tokenizer that has them. A token is found in every text
     /// or, if it is special, only by a tokenizer of [`Tokenizer::parse_special`]; a special one can be a language
-    /// ([`Tokenizer::with_languages`]). Its rows of the embeddings and of the output are those of the token `like` or,
+    /// ([`Tokenizer::with_languages`]). Its rows of the embeddings and of the output are copied from the token `like` or,
     /// without one, the mean of the rows of the subwords that its text has in `tokenizer`. After an error the model is as
     /// before. `InvalidArgument` names the token: it is there already, is given twice, is empty or too long, or no text has
     /// it; or there is no token `like`; or the model has an adapter or int8 weights. `Unsupported`: a vocabulary of

@@ -90,7 +90,7 @@ func TestARoundThatFailsAgainAndAgainBeginsAnewAndThenEnds(t *testing.T) {
 		addCheckpoints()
 	}
 	if !note(7, broken) {
-		t.Error("it goes on")
+		t.Error("it continues")
 	}
 	// Another round counts from the beginning, and what would fail in the same way again ends at once.
 	if note(8, broken) || !note(8, fault.New(fault.Hopeless, "not finite")) || !note(9, fault.New(fault.Invalid, "no such option")) {
