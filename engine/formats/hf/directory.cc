@@ -273,15 +273,14 @@ std::vector<float> read_values(const WeightTensor& stored, const MappedTensor& t
 bool cover(const std::vector<MappedTensor>& tensors, const ParameterStore& parameters) {
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    int64_t rows = 0, next = 0;
+    int64_t next = 0;
     bool follows = true;
     for (const MappedTensor& tensor : tensors) {
       if (tensor.parameter != parameters.name(id)) continue;
       follows = follows && tensor.first_row == next;
       next = tensor.first_row + tensor.rows;
-      rows += tensor.rows;
     }
-    if (!follows || rows != parameters.shape(id)[0]) return false;
+    if (!follows || next != parameters.shape(id)[0]) return false;
   }
   return true;
 }
