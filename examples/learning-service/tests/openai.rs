@@ -2,10 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
-use common::{Instance, TOOLS, TestFolder, answering_base, language_model, sentences};
+use common::{Instance, TOOLS, TestFolder, answering_base, language_model, read_events, sentences};
 use learning_service::versions::Pair;
 use serde_json::{Value, json};
 use trafo::{GenerationOptions, Generator, Model, Tokenizer, TranslateOptions};
@@ -34,31 +31,8 @@ fn choices(answer: &Value) -> Vec<(String, String)> {
     answer["choices"].as_array().unwrap().iter().map(text).collect()
 }
 
-/// Sends a request for a stream. HTTP/1.0 has no chunks.
-fn open_stream(service: &Instance, path: &str, mut body: Value) -> TcpStream {
-    body["stream"] = true.into();
-    let body = body.to_string();
-    let (host, length) = (&service.address, body.len());
-    let mut stream = TcpStream::connect(host).unwrap();
-    let head = format!("POST {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n");
-    stream.write_all((head + &body).as_bytes()).unwrap();
-    stream
-}
-
-/// The events of an answer.
-fn read_events(mut stream: TcpStream) -> Vec<Value> {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, text) = text.split_once("\r\n\r\n").unwrap();
-    assert!(head.to_lowercase().contains("content-type: text/event-stream"), "{head}");
-    let mut events: Vec<_> =
-        text.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap()).collect();
-    assert_eq!(events.pop(), Some("[DONE]"), "{text}");
-    events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
-}
-
 fn events(service: &Instance, path: &str, body: Value) -> Vec<Value> {
-    read_events(open_stream(service, path, body))
+    read_events(service.open_stream(path, body))
 }
 
 /// The choices that events add up to.
@@ -275,7 +249,7 @@ fn a_stream_that_was_accepted_ends_whole_when_the_service_is_told_to_end() {
     let folder = TestFolder::new();
     let service = start(&folder, &[]);
     let body = json!({ "model": "answers", "prompt": ASKED[0], "temperature": 2, "n": 16, "max_tokens": 150 });
-    let stream = open_stream(&service, TEXT, body);
+    let stream = service.open_stream(TEXT, body);
     stream.peek(&mut [0]).unwrap(); // the answer has begun
     service.signal("TERM");
     let found = joined(&read_events(stream), 16);

@@ -51,7 +51,7 @@ const TIMES: [(&str, &str); 4] =
 const PEOPLE: [(&str, &str); 3] = [("Anna", "Anna"), ("mein Bruder", "my brother"), ("er", "he")];
 const COLOURS: [(&str, &str); 4] =
     [("rot", "red"), ("blau", "blue"), ("grün", "green"), ("weiß", "white")];
-const THINGS: [(&str, &str); 5] = [
+pub const THINGS: [(&str, &str); 5] = [
     ("Tisch", "table"),
     ("Stuhl", "chair"),
     ("Schrank", "cupboard"),
@@ -328,6 +328,17 @@ impl Instance {
         let status = head.split(' ').nth(1)?.parse().ok()?;
         Some((status, serde_json::from_str(body).unwrap_or_else(|_| body.into())))
     }
+    /// Sends a request for a stream. HTTP/1.0 has no chunks.
+    pub fn open_stream(&self, path: &str, mut body: Value) -> TcpStream {
+        body["stream"] = true.into();
+        let body = body.to_string();
+        let (host, length) = (&self.address, body.len());
+        let mut stream = TcpStream::connect(host).unwrap();
+        let head =
+            format!("POST {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        stream
+    }
     pub fn translate(&self, domain: &str, lines: &[&str]) -> (i64, Vec<String>) {
         let answer = self.post("/translate", json!({ "domain": domain, "text": lines }));
         let lines = answer["translations"].as_array().unwrap().iter();
@@ -375,6 +386,18 @@ impl Drop for Instance {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The events of an answer.
+pub fn read_events(mut stream: TcpStream) -> Vec<Value> {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, text) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.to_lowercase().contains("content-type: text/event-stream"), "{head}");
+    let mut events: Vec<_> =
+        text.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap()).collect();
+    assert_eq!(events.pop(), Some("[DONE]"), "{text}");
+    events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
 pub fn correction(domain: &str, who: &str, source: &str, right: &str) -> Value {
