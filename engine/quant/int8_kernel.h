@@ -33,7 +33,7 @@ struct Int8Block {
 };
 
 struct Int8Kernel {
-  const char* name;  // "avx512-vnni", "avx-vnni", "avx2", "portable"
+  const char* name;  // "avx512-vnni", "avx-vnni", "avx2", "neon-dot", "neon", "portable"
   bool (*supported)();
   // XOR mask that `multiply` expects on each code: 0x80 makes -127 .. 127 an unsigned 1 .. 255.
   uint8_t flip;

@@ -67,4 +67,11 @@ void dequantize(const int8_t* row, int64_t columns, float factor, const float* a
 
 const Int8Kernel kPortableInt8Kernel = {"portable", &always, 0, &quantize, &multiply, &dequantize};
 
+#if !defined(__x86_64__) && !defined(__aarch64__)
+std::span<const Int8Kernel* const> all_int8_kernels() {
+  static constexpr const Int8Kernel* kKernels[] = {&kPortableInt8Kernel};
+  return kKernels;
+}
+#endif
+
 }  // namespace trafo

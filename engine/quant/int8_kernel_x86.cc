@@ -233,14 +233,4 @@ std::span<const Int8Kernel* const> all_int8_kernels() {
 }
 
 }  // namespace trafo
-#else
-
-namespace trafo {
-
-std::span<const Int8Kernel* const> all_int8_kernels() {
-  static constexpr const Int8Kernel* kKernels[] = {&kPortableInt8Kernel};
-  return kKernels;
-}
-
-}  // namespace trafo
 #endif

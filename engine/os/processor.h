@@ -1,0 +1,9 @@
+// What the processor can do that a compiler may not assume.
+#pragma once
+
+namespace trafo::os {
+
+// Dot products of bytes of 64-bit ARM (FEAT_DotProd). False on other processors.
+bool has_arm_dot_product() noexcept;
+
+}  // namespace trafo::os

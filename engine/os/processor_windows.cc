@@ -1,0 +1,15 @@
+#include "engine/os/processor.h"
+
+#include "engine/os/windows_calls.h"
+
+namespace trafo::os {
+
+bool has_arm_dot_product() noexcept {
+#if defined(__aarch64__)
+  return IsProcessorFeaturePresent(PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE) != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace trafo::os
