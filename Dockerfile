@@ -4,12 +4,14 @@
 #   docker build --target cli -t translate-train .                                the trainer
 #   translate-train quantize -m RUN -o model                                      an int8 model, in this folder
 #   docker build --target server --build-arg MODEL=model -t translate-server .    a translation server with it
-#   docker build --target learning --build-arg MODEL=base -t learning-service .   a service that learns, on the base in this folder
+#   docker build --target learning --build-arg MODEL=base -t learning-service .   a service that learns, on the base in this folder; with
+#                                                                                 --build-arg CORE=go the one in Go
 #
 # tests/tools/image_test.py builds and runs cli and server, tests/learning/check_image.py learning. --build-arg CMAKE_OPTIONS=-D... changes how the library is built.
 #
 # Debian 12, or a mirror of it: --build-arg BASE=registry.example/debian:12-slim
 ARG BASE=debian:12-slim
+ARG CORE=rust
 
 FROM ${BASE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
@@ -63,12 +65,19 @@ EXPOSE 8080
 USER 65532:65532
 ENTRYPOINT ["translate-server", "-listen", ":8080", "-model", "/model", "-device", "cpu", "-drain", "5s", "-grace", "20s"]
 
-FROM build AS learning-build
+FROM build AS learning-rust
 RUN scripts/install-dependencies.sh --bindings && rm -rf /var/lib/apt/lists/*
 COPY bindings/rust bindings/rust
 COPY examples/learning-service examples/learning-service
 RUN TRAFO_LIB_DIR=/trafo/build/release cargo build --release --locked --manifest-path examples/learning-service/Cargo.toml && \
     cp examples/learning-service/target/release/learning-service /
+
+FROM build AS learning-go
+COPY bindings/go bindings/go
+COPY examples/learning-service examples/learning-service
+RUN PATH="$(scripts/install-go.sh):$PATH" && go -C examples/learning-service build -trimpath -o /learning-service ./go
+
+FROM learning-${CORE} AS learning-build
 
 FROM ${BASE} AS learning
 RUN apt-get update && apt-get install -y --no-install-recommends libhwy1 libsentencepiece0 libstdc++6 zlib1g && rm -rf /var/lib/apt/lists/*
