@@ -236,17 +236,7 @@ void stage_coded(const SafetensorsReader& reader, const ParameterStore& paramete
   }
   std::vector<std::byte> stored(bytes_of(parameters, id));
   reader.read(parameters.name(id), stored);
-  std::vector<float> values(static_cast<size_t>(element_count(parameters.shape(id))));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (parameters.master().dtype() == DType::f32) {
-      std::memcpy(&values[i], stored.data() + i * sizeof(float), sizeof(float));
-    } else {
-      double wide;
-      std::memcpy(&wide, stored.data() + i * sizeof wide, sizeof wide);
-      values[i] = static_cast<float>(wide);
-    }
-  }
-  staged.add(parameters.stored(id), parameters.encoded(id, values));
+  staged.add(parameters.stored(id), parameters.encoded(id, stored.data()));
 }
 
 // Stages a frozen parameter: in the dtype that the model computes with.

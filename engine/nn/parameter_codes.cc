@@ -20,27 +20,27 @@ std::vector<std::byte> ParameterStore::codes(const Context& context, ParamId id)
   return bytes;
 }
 
-[[gnu::cold]] std::vector<std::byte> ParameterStore::encoded(ParamId id,
-                                                             std::span<const float> values) const {
+[[gnu::cold]] std::vector<std::byte> ParameterStore::encoded(ParamId id, const void* data) const {
   const CodedMatrix& matrix = *entries_[index(id)].coded;
   std::vector<std::byte> bytes(matrix.bytes.bytes());
-  try {
-    encode_base(matrix.precision, values, matrix.rows, matrix.columns, bytes);
-  } catch (const Error& error) {
-    fail(error.code(), "parameters", name(id), ": ", error.message());
-  }
-  return bytes;
+  const auto encode = [&](std::span<const float> values) {
+    try {
+      encode_base(matrix.precision, values, matrix.rows, matrix.columns, bytes);
+    } catch (const Error& error) {
+      fail(error.code(), "parameters", name(id), ": ", error.message());
+    }
+    return bytes;
+  };
+  const auto count = static_cast<size_t>(element_count(shape(id)));
+  if (master_.dtype() != DType::f64) return encode({static_cast<const float*>(data), count});
+  std::vector<float> values(count);
+  std::ranges::transform(std::span(static_cast<const double*>(data), count), values.begin(),
+                         [](double value) { return static_cast<float>(value); });
+  return encode(values);
 }
 
 [[gnu::cold]] void ParameterStore::set_coded_value(Context& context, ParamId id, const void* data) {
-  const auto count = static_cast<size_t>(element_count(shape(id)));
-  if (master_.dtype() != DType::f64)
-    return set_codes(context, id, encoded(id, {static_cast<const float*>(data), count}));
-  const std::span<const double> wide(static_cast<const double*>(data), count);
-  std::vector<float> values(count);
-  std::ranges::transform(wide, values.begin(),
-                         [](double value) { return static_cast<float>(value); });
-  set_codes(context, id, encoded(id, values));
+  set_codes(context, id, encoded(id, data));
 }
 
 [[gnu::cold]] void ParameterStore::get_coded_value(const Context& context, ParamId id, void* data,

@@ -171,8 +171,9 @@ class ParameterStore {
   // Bytes as encode_base() writes them.
   void set_codes(Context& context, ParamId id, std::span<const std::byte> bytes);
   std::vector<std::byte> codes(const Context& context, ParamId id) const;
-  // The codes of values. INVALID_ARGUMENT, naming the parameter: a value that is not finite.
-  std::vector<std::byte> encoded(ParamId id, std::span<const float> values) const;
+  // The codes of values of the master's dtype. INVALID_ARGUMENT, naming the parameter: a value that
+  // is not finite.
+  std::vector<std::byte> encoded(ParamId id, const void* data) const;
 
   // --- low-rank updates (adapters) ---
   // Freezes every parameter and declares two for each update, named after the matrix NAME.weight:
