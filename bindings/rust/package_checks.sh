@@ -6,10 +6,12 @@
 #                               which takes it from the cache (minutes)
 #   package_checks.sh --short   compiles no engine: links the library of tests/tools/bundled_library.sh
 #   package_checks.sh --list    only packs them and looks at the files inside
+#   package_checks.sh --registry FOLDER   only packs them, into a registry in this folder with all crates that they need
 set -euo pipefail
 cd "$(dirname "$0")"
-form=${1:-long}
-[[ $# -le 1 && $form =~ ^(long|--short|--list)$ ]] || { echo "usage: package_checks.sh [--short | --list]" >&2; exit 2; }
+form=${1:-long} registry=${2:-}
+[[ ($# -le 1 && $form =~ ^(long|--short|--list)$) || ($# -eq 2 && $form == --registry) ]] ||
+  { echo "usage: package_checks.sh [--short | --list | --registry FOLDER]" >&2; exit 2; }
 fail() { echo "package_checks: $*" >&2; exit 1; }
 repository=$(cd ../.. && pwd -P)
 folder=$(mktemp -d)
@@ -18,7 +20,7 @@ trap 'rm -rf "$folder"' EXIT
 ../../scripts/third-party.sh >/dev/null
 env DOCS_RS=1 cargo package --quiet --workspace --allow-dirty --no-verify --target-dir "$folder/packed"
 # A registry in a folder: the crates that these two need, and they.
-registry=$folder/registry
+registry=$(realpath -m "${registry:-$folder/registry}")
 if [[ $form == --list ]]; then
   mkdir "$registry"
 else
@@ -40,7 +42,7 @@ for path in CMakeLists.txt capi/include/trafo.h cmake engine/core/status.h LICEN
   [[ -e $sys/vendor/$path ]] || fail "trafo-sys has no vendor/$path"
 done
 [[ -z $(find "$sys" "$registry"/trafo-engine-* -type l) ]] || fail "a package has links in it"
-[[ $form != --list ]] || exit 0
+[[ $form != --list && $form != --registry ]] || exit 0
 
 # The build is configured with nothing but the package, and with nothing but the source archive.
 configured() {
