@@ -4533,6 +4533,8 @@ pub struct trafo_generation_options {
     #[doc = " Numbers that are added to the logits of tokens, each token once (OpenAI's logit_bias, which is -100 to 100). Default none."]
     pub logit_bias: *const trafo_token_bias,
     pub logit_bias_count: usize,
+    #[doc = " A JSON Schema in UTF-8: only texts of JSON values that it allows are generated, and then an end. The schema true allows\n every value. docs/guide/generating.md lists the keys that a schema may have; another one is INVALID_ARGUMENT, naming its\n path. Empty: any text. Default empty."]
+    pub json_schema: trafo_string_view,
     #[doc = " Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default\n 0."]
     pub alternatives: i64,
 }
@@ -4560,6 +4562,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_generation_options, logit_bias) - 56usize];
     ["Offset of field: trafo_generation_options::logit_bias_count"]
         [::core::mem::offset_of!(trafo_generation_options, logit_bias_count) - 64usize];
+    ["Offset of field: trafo_generation_options::json_schema"]
+        [::core::mem::offset_of!(trafo_generation_options, json_schema) - 72usize];
     ["Offset of field: trafo_generation_options::alternatives"]
         [::core::mem::offset_of!(trafo_generation_options, alternatives) - 88usize];
 };
