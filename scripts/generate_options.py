@@ -36,7 +36,7 @@ def targets(schema):
             yield enum.names, engine.names_header(enum)
     yield "engine/models/generated/architectures.def", engine.rows_of(schema, "architecture", "TRAFO_ARCHITECTURE", ["has_encoder"])
     yield "engine/models/generated/model_config_rules.inc", engine.architecture_rules(schema, model)
-    yield "engine/optim/generated/optimizers.def", engine.rows_of(schema, "optimizer", "TRAFO_OPTIMIZER", ["type", "whole_matrices"])
+    yield "engine/optim/generated/optimizers.def", engine.rows_of(schema, "optimizer", "TRAFO_OPTIMIZER", ["type", "whole"])
     for file, ending in (("rules", ".h"), ("rules_cpu", "-inl.h"), ("rules_cuda", ".cuh")):
         yield f"engine/optim/generated/{file}.inc", engine.rule_includes(schema, ending)
     yield "engine/optim/generated/optimizer_options.def", engine.optimizer_options(training)

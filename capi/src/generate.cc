@@ -57,6 +57,7 @@ GenerationOptions to_generation_options(const Call& call, const Model& model,
     call.reserved(more.logit_bias[i].reserved);
     decode.logit_bias.emplace_back(more.logit_bias[i].token, more.logit_bias[i].bias);
   }
+  options.json_schema = call.text(more.json_schema.data, more.json_schema.length, "json_schema");
   options.alternatives = more.alternatives;
   return options;
 }

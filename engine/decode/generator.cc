@@ -12,7 +12,10 @@
 #include "engine/decode/stop_strings.h"
 #include "engine/models/model_io.h"
 #include "engine/ops/along_dim/along_dim.h"
+#include "engine/ops/binary/binary.h"
+#include "engine/ops/cast/cast.h"
 #include "engine/ops/view/view.h"
+#include "engine/text/json_schema/json_grammar.h"
 #include "engine/text/tokenizer/text_stream.h"
 
 namespace trafo {
@@ -20,6 +23,7 @@ namespace {
 
 constexpr const char* kGeneratorOrigin = "generate";
 constexpr int64_t kMostAlternatives = 1024;
+constexpr size_t kMostConstraints = 8;
 
 void check_token(const char* field, int32_t token, int64_t vocabulary) {
   require_argument(token >= 0 && token < vocabulary, kGeneratorOrigin, field, " has token ", token,
@@ -60,12 +64,14 @@ size_t common_beginning(std::span<const int32_t> a, std::span<const int32_t> b) 
 
 // The common state of the sequences of one start.
 struct Generator::Request {
-  Request(const GenerationOptions& given, int64_t vocabulary)
+  Request(const GenerationOptions& given, int64_t vocabulary,
+          std::shared_ptr<TokenConstraint> of_schema)
       : options(given),
         decode(options.translate.decode),
         processor(decode),
         ends(ends_of(options)),
-        banned(banned_specials(decode, vocabulary, ends)) {
+        banned(banned_specials(decode, vocabulary, ends)),
+        constraint(std::move(of_schema)) {
     if (decode.sampling.on) sampler.emplace(decode.sampling, ends, banned);
   }
   bool is_stop(int32_t token) const {
@@ -80,6 +86,7 @@ struct Generator::Request {
   std::vector<int32_t> ends;    // stop tokens among them
   std::vector<int32_t> banned;  // special tokens
   std::optional<Sampler> sampler;
+  std::shared_ptr<TokenConstraint> constraint;  // null: any text
 };
 
 struct Generator::Sequence {
@@ -95,6 +102,7 @@ struct Generator::Sequence {
   int64_t generated = 0;  // an end included
   std::optional<TextStream> stream;
   StopStrings stop;
+  std::optional<ByteMatcher> matcher;  // of the constraint
   bool finished = false;
 
   bool is_new() const { return generated == 0; }
@@ -208,7 +216,21 @@ Generator::Generator(Context& context, const Model& model, std::optional<Tokeniz
 
 Generator::~Generator() = default;
 
-std::shared_ptr<Generator::Request> Generator::make_request(const GenerationOptions& given) const {
+// A schema that was used before has decided of many tokens.
+std::shared_ptr<TokenConstraint> Generator::constraint_of(const std::string& json_schema) {
+  if (json_schema.empty()) return nullptr;
+  require_argument(tokenizer_.has_value(), kGeneratorOrigin, "json_schema", " needs a tokenizer");
+  const auto known =
+      std::ranges::find(constraints_, json_schema, &decltype(constraints_)::value_type::first);
+  if (known != constraints_.end()) return known->second;
+  const std::shared_ptr<const ByteGrammar> grammar = json_grammar(json_schema);
+  if (!trie_) trie_ = std::make_shared<TokenTrie>(*tokenizer_);
+  if (constraints_.size() == kMostConstraints) constraints_.erase(constraints_.begin());
+  constraints_.emplace_back(json_schema, std::make_shared<TokenConstraint>(grammar, trie_));
+  return constraints_.back().second;
+}
+
+std::shared_ptr<Generator::Request> Generator::make_request(const GenerationOptions& given) {
   GenerationOptions options = given;
   DecodeOptions& decode = options.translate.decode;
   decode.tokens = tokens_.special;
@@ -230,7 +252,8 @@ std::shared_ptr<Generator::Request> Generator::make_request(const GenerationOpti
   for (const std::string& stop : options.stop)
     require_argument(!stop.empty() && is_valid_utf8(stop), kGeneratorOrigin, "stop",
                      stop.empty() ? " has an empty text" : " has a text that is not UTF-8");
-  return std::make_shared<Request>(options, model_.spec().vocabulary);
+  return std::make_shared<Request>(options, model_.spec().vocabulary,
+                                   constraint_of(options.json_schema));
 }
 
 int64_t Generator::start(std::span<const std::string_view> prompts,
@@ -286,6 +309,8 @@ int64_t Generator::start_ids(std::vector<std::vector<int32_t>> prompts,
     const int64_t most = std::min(decode.max_length, spec.max_positions - size + 1);
     std::optional<TextStream> stream;
     if (tokenizer_) stream.emplace(*tokenizer_, prompts[i]);
+    std::optional<ByteMatcher> matcher;
+    if (request->constraint) matcher = request->constraint->begin();
     for (int64_t sample = 0; sample < decode.n_best; ++sample)
       added.push_back({.number = next_number_ + std::ssize(added),
                        .request = request,
@@ -298,7 +323,8 @@ int64_t Generator::start_ids(std::vector<std::vector<int32_t>> prompts,
                        .cached = 0,
                        .read = 0,
                        .stream = stream,
-                       .stop = StopStrings(options.stop)});
+                       .stop = StopStrings(options.stop),
+                       .matcher = matcher});
   }
   sequences_.reserve(sequences_.size() + added.size());
   for (Sequence& sequence : added) {
@@ -474,6 +500,30 @@ std::vector<int32_t> best_tokens(Context& context, const Tensor& logits,
 
 }  // namespace
 
+// The logits with -infinity for tokens that cannot follow: ends of texts that are not complete, and
+// others that leave the language of the schema.
+Tensor Generator::constrained(const Tensor& logits, std::span<const Sequence> sequences) {
+  const Request& request = *sequences.front().request;
+  const auto vocabulary = static_cast<size_t>(logits.dim(1));
+  std::vector<float> mask(static_cast<size_t>(logits.numel()),
+                          -std::numeric_limits<float>::infinity());
+  int64_t before = -1;
+  for (const Sequence& sequence : sequences) {
+    const int64_t row = sequence.row - sequences.front().row;
+    if (row == before) continue;  // samples of a prompt have one text before their first token
+    before = row;
+    const auto of_row = std::span(mask).subspan(static_cast<size_t>(row) * vocabulary, vocabulary);
+    const TokenSet allowed = request.constraint->allowed(*sequence.matcher);
+    for (size_t token = 0; token < vocabulary; ++token)
+      if (allowed.has(static_cast<int32_t>(token))) of_row[token] = 0;
+    for (const int32_t end : request.ends)
+      of_row[static_cast<size_t>(end)] =
+          sequence.matcher->complete() ? 0 : -std::numeric_limits<float>::infinity();
+  }
+  const Tensor added = context_.from_values<float>(mask, logits.shape());
+  return ops::add(context_, logits, ops::cast(context_, added, logits.dtype()));
+}
+
 // Chooses the next token of each sequence of a request, whose rows of the logits begin with the
 // first one's.
 void Generator::choose(const Tensor& logits, std::span<Sequence> sequences) {
@@ -489,8 +539,8 @@ void Generator::choose(const Tensor& logits, std::span<Sequence> sequences) {
       texts.push_back({row, sequence.tokens, static_cast<size_t>(sequence.prompt_tokens)});
     rows.push_back(row);
   }
-  const Tensor changed =
-      texts.empty() ? logits : request.processor.process(context_, logits, texts, {});
+  Tensor changed = texts.empty() ? logits : request.processor.process(context_, logits, texts, {});
+  if (request.constraint) changed = constrained(changed, sequences);
   std::vector<int32_t> chosen;
   if (request.sampler) {
     for (const Sampler::Draw& draw : request.sampler->draw(context_, changed, places))
@@ -505,6 +555,9 @@ void Generator::choose(const Tensor& logits, std::span<Sequence> sequences) {
     log_probabilities = scores->of(context_, rows, chosen);
   }
   for (size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].matcher && chosen[i] >= 0 && !request.is_end(chosen[i]))
+      require(sequences[i].matcher->push(tokenizer_->token_bytes(chosen[i])), ErrorCode::internal,
+              kGeneratorOrigin, "token ", chosen[i], " leaves the language of the schema");
     GenerationPiece piece = sequences[i].add(chosen[i]);
     if (request.decode.word_scores && chosen[i] >= 0) piece.log_probability = log_probabilities[i];
     if (request.options.alternatives > 0) {

@@ -19,6 +19,7 @@
 
 #include "engine/decode/hypothesis.h"
 #include "engine/decode/translator.h"
+#include "engine/text/json_schema/token_constraint.h"
 
 namespace trafo {
 
@@ -30,6 +31,7 @@ struct GenerationOptions {
   std::vector<std::string> stop;     // texts that end a sequence
   std::vector<int32_t> stop_tokens;  // tokens that end it, beside the end tokens of the vocabulary
   int64_t alternatives = 0;          // of each token: the most probable ones
+  std::string json_schema;           // texts are values that it allows (json_grammar); empty: any
 };
 
 struct GenerationPiece {
@@ -60,6 +62,7 @@ class Generator {
   // Adds n_best sequences for each prompt; returns the number of the first one. The others follow,
   // prompt by prompt. An empty prompt is the token in front of texts. INVALID_ARGUMENT: a prompt
   // that is not UTF-8 or leaves no position for a token, an option; nothing is added then.
+  // UNSUPPORTED: json_schema with a vocabulary whose tokens are not bytes (Tokenizer::token_bytes).
   int64_t start(std::span<const std::string_view> prompts, const GenerationOptions& options);
   // The same with tokens, to which nothing is added; none may be empty.
   int64_t start_ids(std::vector<std::vector<int32_t>> prompts, const GenerationOptions& options);
@@ -84,7 +87,9 @@ class Generator {
   };
   struct Scores;
 
-  std::shared_ptr<Request> make_request(const GenerationOptions& options) const;
+  std::shared_ptr<Request> make_request(const GenerationOptions& options);
+  std::shared_ptr<TokenConstraint> constraint_of(const std::string& json_schema);
+  Tensor constrained(const Tensor& logits, std::span<const Sequence> sequences);
   Past take_past(std::span<const int32_t> prompt);
   void step(const CancelToken* cancel);
   int64_t arrange();
@@ -100,8 +105,11 @@ class Generator {
   std::shared_ptr<const PackedWeights> weights_;
   int64_t most_kept_;
   DecodeState state_;
-  std::vector<Sequence> sequences_;  // in flight; those of one prompt are side by side
-  std::vector<Kept> kept_;           // oldest first
+  std::vector<Sequence> sequences_;        // in flight; those of one prompt are side by side
+  std::vector<Kept> kept_;                 // oldest first
+  std::shared_ptr<const TokenTrie> trie_;  // null: no schema was used yet
+  // Of the newest schemas, oldest first.
+  std::vector<std::pair<std::string, std::shared_ptr<TokenConstraint>>> constraints_;
   std::deque<GenerationPiece> pieces_;
   int64_t next_number_ = 0;
 };

@@ -109,6 +109,8 @@ size_t bytes_before(const StateTensor& state, size_t element) {
       return element;
     case StateLayout::scales:
       return element / state_code::kBlock * sizeof(float);
+    case StateLayout::parameters:
+      return 0;
     case StateLayout::elements:
       break;
   }
@@ -187,15 +189,14 @@ constexpr const char* kOptimizerOrigin = "optimizer";
 
 struct OptimizerRow {
   OptimizerKind kind;
-  bool whole_matrices;
+  WholeTensors whole;
   std::unique_ptr<Optimizer> (*make)(Context& context, const UpdateTarget& target,
                                      const OptimizerOptions& options,
                                      std::span<const MatrixPart> matrices);
 };
 
 constexpr OptimizerRow kOptimizers[] = {
-#define TRAFO_OPTIMIZER(name, Name, whole_matrices) \
-  {OptimizerKind::name, whole_matrices, make_##name},
+#define TRAFO_OPTIMIZER(name, Name, whole) {OptimizerKind::name, WholeTensors::whole, make_##name},
 #include "engine/optim/generated/optimizers.def"
 #undef TRAFO_OPTIMIZER
 };
@@ -229,8 +230,8 @@ void validate(const OptimizerOptions& options) {
 #undef TRAFO_OPTIMIZER_OPTION
 }
 
-bool needs_whole_matrices(OptimizerKind kind) {
-  return row_of(kind).whole_matrices;
+WholeTensors whole_tensors(OptimizerKind kind) {
+  return row_of(kind).whole;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Context& context, const UpdateTarget& target,

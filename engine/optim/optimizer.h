@@ -41,16 +41,25 @@ enum class StateLayout {
   elements,  // one for each element, of the parameters' dtype
   codes,     // int32 [blocks, 64]: the 256 codes of a block (state_code.h), one byte an element
   scales,    // float32 [blocks]: the scale of each block of codes
+  // [sum of counts]: some entries for each parameter of the workspace, on every rank. The entries
+  // of parameters without an element in the shard are not kept up to date.
+  parameters,
 };
 
 struct StateTensor {
   std::string name;  // in files
   Tensor tensor;     // of the shard alone
   StateLayout layout = StateLayout::elements;
+  std::vector<int64_t> counts = {};  // of StateLayout::parameters: entries of each
 };
 
-// Whether an optimizer changes a matrix as a whole, also weights that are zero.
-bool needs_whole_matrices(OptimizerKind kind);
+// Tensors that an optimizer changes as a whole, also weights that are zero: matrices of linear
+// layers, or every parameter.
+enum class WholeTensors { none, matrices, parameters };
+WholeTensors whole_tensors(OptimizerKind kind);
+inline bool needs_whole_matrices(OptimizerKind kind) {
+  return whole_tensors(kind) != WholeTensors::none;
+}
 
 class Optimizer {
  public:
@@ -63,6 +72,8 @@ class Optimizer {
   const std::vector<StateTensor>& states() const { return states_; }
   // Whether an update needs finish(), with the gradients of whole matrices.
   bool needs_whole_matrices() const { return trafo::needs_whole_matrices(kind()); }
+  // Whether finish() reads whole parameters as well, with peers those of all shards.
+  bool reads_parameters() const { return whole_tensors(kind()) == WholeTensors::parameters; }
   // The second half of an update, after the kernel `update` or `clipped_update` has run over the
   // whole shard. It reads and overwrites the gradients. With peers, the caller first collects the
   // gradients of all shards. `record`: null, or the update's record in device memory, instead of
@@ -141,8 +152,8 @@ void validate(const OptimizerOptions& options);
 // INVALID_ARGUMENT unless the value of an option is at least 0 and below 1.
 void check_below_one(double value, const char* origin, const char* option);
 
-// `matrices`: weights of linear layers inside the model, for an optimizer that
-// needs_whole_matrices().
+// `matrices`: the tensors that the optimizer changes as a whole (whole_tensors()), in the order of
+// the workspace. A vector is a matrix of one row.
 std::unique_ptr<Optimizer> make_optimizer(Context& context, const UpdateTarget& target,
                                           const OptimizerOptions& options,
                                           std::span<const MatrixPart> matrices = {});

@@ -53,7 +53,7 @@ void PrunedWeights::mask_states() const {
   const UpdateRange range(context_, kPrunedWeightsOrigin);
   const UpdateState elements = optimizer_.state();
   for (const StateTensor& state : optimizer_.states())
-    if (state.layout != StateLayout::scales)
+    if (state.layout == StateLayout::elements || state.layout == StateLayout::codes)
       mask(elements, state.tensor.raw(), state.layout == StateLayout::codes);
   if (elements.post.ema) mask(elements, elements.post.ema, false);
 }

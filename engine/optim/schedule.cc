@@ -68,6 +68,8 @@ double Schedule::scheduled(int64_t update) const {
              (peak - options_.final_rate) * 0.5 * (1 + portable_cos(kPi * progress));
     case ScheduleKind::inverse_sqrt:
       return peak * std::sqrt(warmup / u);
+    case ScheduleKind::relative_step:
+      return std::min(peak, 1 / std::sqrt(u));
     case ScheduleKind::constant:
     case ScheduleKind::noam:  // above
       break;

@@ -28,6 +28,9 @@ using RateFunction = std::function<double(int64_t update, double scheduled)>;
 //   cosine        half a cosine between the same points
 //                 (Loshchilov & Hutter, arXiv 1608.03983, without restarts)
 //   inverse_sqrt  learning_rate * sqrt(warmup / u)
+//   relative_step the smaller one of learning_rate and u^-0.5; with 0.01 and a warm-up of 10,000
+//                 updates or none, the relative step with and without warmup_init of
+//                 transformers' Adafactor (Shazeer & Stern, arXiv 1804.04235, 9)
 //   noam          learning_rate * width^-0.5 * min(u^-0.5, u * warmup^-1.5), for all u
 //                 (Vaswani et al., arXiv 1706.03762, 5.3)
 class Schedule {

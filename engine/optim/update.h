@@ -150,6 +150,42 @@ struct ClippedUpdateParams {
   bool continues = false;
 };
 
+// The row blocks of which a FactoredUpdate adds the sums: they depend on the shape alone.
+struct FactoredBlocks {
+  int64_t rows, count;  // rows of a block, the last one may have fewer
+};
+constexpr FactoredBlocks factored_blocks(int64_t rows, int64_t columns) {
+  constexpr int64_t kMost = 64;
+  int64_t blocks = rows * columns / kSquaresElements;
+  blocks = blocks > kMost ? kMost : blocks;
+  blocks = blocks > rows ? rows : blocks < 1 ? 1 : blocks;
+  const int64_t each = (rows + blocks - 1) / blocks;
+  return {each, (rows + each - 1) / each};
+}
+
+// Doubles of FactoredUpdateParams::buffer for a parameter.
+constexpr int64_t factored_buffer(int64_t rows, int64_t columns) {
+  const int64_t blocks = factored_blocks(rows, columns).count;
+  const int64_t square_blocks = (rows * columns + kSquaresElements - 1) / kSquaresElements;
+  return blocks * columns + square_blocks + rows + columns + 8;
+}
+
+// Adafactor's update of a parameter [rows, columns] (adafactor/adafactor_rule.h), and the steps of
+// PostUpdate. Nothing changes if the update was skipped. All tensors have the dtype of `state`.
+struct FactoredUpdateParams {
+  UpdateState state;  // of `count` elements of the parameter, which change
+  int64_t first;      // elements of the parameter before them
+  int64_t rows, columns;
+  const void* parameter;       // [rows, columns], of which `state` has a part
+  const void* gradient;        // the same, scaled
+  void* row_moments;           // [rows]
+  void* column_moments;        // [columns]
+  double* buffer;              // factored_buffer()
+  const UpdateRecord* record;  // null: the next two instead
+  double learning_rate;
+  int64_t step;
+};
+
 // The second half of an update of whole matrices, for elements of one of them, and so of one group:
 // p = (1 - lr decay) p - lr scale direction, and the steps of PostUpdate. Nothing changes if the
 // update was skipped. The rule of `state`, its states and its gradient are not read.

@@ -13,19 +13,6 @@ namespace {
 // Elements of one partial sum: fixed, so that the sum is the same on every device.
 constexpr int64_t kBlockElements = kSquaresElements;
 
-// The sum over the block, in thread 0; always in the same order.
-__device__ double block_sum(double x) {
-  __shared__ double warp_sums[kThreads / 32];
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
-  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = x;
-  __syncthreads();
-  double total = 0;
-  if (threadIdx.x == 0)
-    for (int w = 0; w < kThreads / 32; ++w) total += warp_sums[w];
-  return total;
-}
-
 // Widened before squaring: the square of a finite float is always a finite double.
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)

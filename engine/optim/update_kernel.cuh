@@ -26,6 +26,19 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// The sum over the block, in thread 0; always in the same order.
+__device__ inline double block_sum(double x) {
+  __shared__ double warp_sums[kThreads / 32];
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = x;
+  __syncthreads();
+  double total = 0;
+  if (threadIdx.x == 0)
+    for (int w = 0; w < kThreads / 32; ++w) total += warp_sums[w];
+  return total;
+}
+
 // The rates of elements of one group, as their rule defines them.
 struct ElementRates {
   float rate, decay;

@@ -249,7 +249,7 @@ class Schema:
         """Options that are not of all optimizers say so."""
         rows = {row.name: row for row in self.tables["training"].part("optimizers")}
         for value in self.enums["optimizer"].values:
-            if missing := {"type", "whole_matrices", "options"} - set(value):
+            if missing := {"type", "options"} - set(value):
                 raise SystemExit(f"optimizer {value['name']}: needs {', '.join(sorted(missing))}")
             for option in value["options"]:
                 if option not in rows:

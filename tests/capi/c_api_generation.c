@@ -133,6 +133,18 @@ static void test_options_of_generation(trafo_model* model, trafo_tokenizer* toke
     CHECK((piece.finish == TRAFO_FINISH_STOP && piece.finished) == (form == 2));
     OK(trafo_generator_end(generator, first));
   }
+  // Only a value of the schema comes, and then the end.
+  OK(trafo_generation_options_init(&more, sizeof more));
+  more.json_schema = view("{\"enum\": [true, null]}");
+  decoding.max_length = 20;
+  OK(trafo_generator_start(generator, &prompt, 1, &decoding, &more, &first));
+  char text[8] = "";
+  do {
+    piece = next_piece(generator, NULL);
+    strncat(text, piece.text.data, piece.text.length);
+  } while (!piece.finished);
+  const char* value = text + (text[0] == ' ');
+  CHECK(strcmp(value, "true") == 0 || strcmp(value, "null") == 0);
   trafo_cancel* cancel = NULL;
   OK(trafo_cancel_new(&cancel));
   OK(trafo_generator_start(generator, &prompt, 1, &decoding, NULL, &first));
@@ -167,6 +179,10 @@ static void test_wrong_calls(trafo_model* model, trafo_tokenizer* tokenizer) {
   FAILS(trafo_generator_start(generator, &prompt, 1, NULL, &more, &first), TRAFO_INVALID_ARGUMENT,
         "logit_bias of token 5 is inf");
   more.logit_bias_count = 0;
+  more.json_schema = view("{\"minimum\": 3}");
+  FAILS(trafo_generator_start(generator, &prompt, 1, NULL, &more, &first), TRAFO_INVALID_ARGUMENT,
+        "json_schema: #/minimum: this key is not supported");
+  more.json_schema = view("");
   more.stop = &(const trafo_string_view){"", 0};
   more.stop_count = 1;
   FAILS(trafo_generator_start(generator, &prompt, 1, NULL, &more, &first), TRAFO_INVALID_ARGUMENT,

@@ -30,8 +30,9 @@ class Generate : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete folder_; }
   static Outcome run(const std::string& flags, const std::string& input = "") {
-    Arguments arguments = {"generate", "--model", "run", "--device", "cpu", "--quiet"};
+    Arguments arguments = {"generate", "--device", "cpu", "--quiet"};
     for (const std::string& word : words_of(flags)) arguments.push_back(word);
+    if (flags.find("-m ") == std::string::npos) arguments = arguments + words_of("--model run");
     return run_program(folder_->path(), arguments, input);
   }
   static std::vector<std::string> generated(const std::string& flags, const std::string& input) {
@@ -87,6 +88,30 @@ TEST_F(Generate, StopsAndTakesIds) {
   const auto ids = generated("--ids --max-length 4", "5 6 7\n8\n");
   ASSERT_EQ(ids.size(), 2u);
   EXPECT_EQ(ids[0].find_first_not_of("0123456789 "), std::string::npos);
+}
+
+TEST_F(Generate, WritesValuesOfASchema) {
+  TinyModel model;
+  model.decoder_only = true;
+  model.vocabulary = 0;
+  const Outcome trained =
+      run_program(folder_->path(),
+                  with_tiny_model({"train", "--train-sets", "text", "--model", "bytes", "--after",
+                                   "5u", "--cpu-threads", "1", "--vocab-kind", "byte"},
+                                  model));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  write_file(folder_->file("schema.json"),
+             "{\"type\": \"object\", \"required\": [\"a\"],\n"
+             " \"properties\": {\"a\": {\"enum\": [1, true]}}}\n");
+  const Json value = Json::parse(generated("--json-schema schema.json -p The -m bytes", "")[0]);
+  EXPECT_TRUE(value == Json({{"a", 1}}) || value == Json({{"a", true}})) << value;
+  for (const std::string& line : generated("--any-json --json --samples 4 -p The -m bytes", ""))
+    if (const Json answer = Json::parse(line); answer["finish"] == "end")
+      EXPECT_TRUE(Json::accept(answer["text"].get<std::string>())) << line;
+  write_file(folder_->file("schema.json"), "{\"type\": \"string\", \"format\": \"date\"}");
+  expect_refused(run("--json-schema schema.json -p The"), "json_schema: #/format: this key");
+  expect_refused(run("--json-schema schema.json --any-json -p The"), "--any-json: --json-schema");
+  expect_refused(run("--json-schema missing.json -p The"), "missing.json");
 }
 
 TEST_F(Generate, AnswersConversations) {

@@ -415,6 +415,7 @@ TEST_F(TrainingCli, SettingsThatDoNotFitTogetherAreRefusedFirstAndByTheirFlags) 
       {{"--transformer-kv-heads", "9"}, "--transformer-kv-heads must be 0 to 4, got 9"},
       {{"--quantize-bits", "5"}, "--quantize-bits must be 8, 4 or 0"},
       {{"--momentum", "0.9"}, "--momentum: is for --optimizer sgd, muon"},
+      {{"--scale-parameter", "on"}, "--scale-parameter: is for --optimizer adafactor"},
       {{"--optimizer", "sgd", "--optimizer-states", "8bit"},
        "--optimizer-states: is for --optimizer adamw"},
       {{"--lanes", "65536", "--optimizer-delay", "32"},

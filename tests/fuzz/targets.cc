@@ -13,6 +13,7 @@ std::span<const Target> all_targets() {
       {"vocabulary", run_vocabulary, vocabulary_seeds},
       {"token_files", run_token_files, token_files_seeds},
       {"chat", run_chat, chat_seeds},
+      {"json_schema", run_json_schema, json_schema_seeds},
       {"importer", run_importer, importer_seeds},
       {"torch", run_torch, torch_seeds},
 #ifdef TRAFO_FUZZ_PROGRAM  // of builds that have translate-train

@@ -234,6 +234,33 @@ TEST_F(CudaOptimizer, MuonIsNearTheCpu) {
   EXPECT_LT(distance(kWide + kTall, count), 1e-4);
 }
 
+// With and without scaled rates: matrices of several blocks of rows, and a vector.
+TEST_F(CudaOptimizer, AdafactorIsThatOfTheCpu) {
+  constexpr int64_t kVector = 300 * 257 + 4, kLast = kVector + 208, kAll = kLast + 70 * 3 + 14;
+  const std::vector<MatrixPart> matrices{{0, 300, 257}, {kVector, 1, 200}, {kLast, 70, 3}};
+  for (const bool scaled : {false, true}) {
+    const auto make = [&](Context& where, UpdateTarget target) {
+      target.groups.factors = {{}, {0.5, 2}};
+      target.groups.group_of.assign(kAll / kGroupElements, 0);
+      std::fill_n(target.groups.group_of.begin() + kVector / kGroupElements, 13, uint8_t{1});
+      return make_optimizer(where, target,
+                            {.weight_decay = 0.01,
+                             .optimizer = OptimizerKind::adafactor,
+                             .clip_threshold = scaled ? 0.5 : 1,
+                             .scale_parameter = scaled},
+                            matrices);
+    };
+    const Updated there = updated(*context_, kAll, 0, 4, make, numbers);
+    const Updated here = updated(*cpu_, kAll, 0, 4, make, numbers);
+    for (size_t i = 0; i < here.ema.size(); ++i) {
+      const double expected = here.parameters.back()[i];
+      ASSERT_NEAR(there.parameters.back()[i], expected, 2e-6 * std::abs(expected) + 1e-6)
+          << "element " << i << ", scaled " << scaled;
+      ASSERT_NEAR(there.ema[i], here.ema[i], 2e-6 * std::abs(here.ema[i]) + 1e-6) << i;
+    }
+  }
+}
+
 // Zeros where a weight is zero, and no other bit changes.
 TEST_F(CudaOptimizer, GradientsAndStatesOfPrunedWeightsAreZeroed) {
   for (const auto states : {OptimizerStates::float32, OptimizerStates::eight_bit})

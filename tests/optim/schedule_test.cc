@@ -55,9 +55,24 @@ TEST(Schedule, NoamPeaksAtTheEndOfWarmup) {
   EXPECT_NEAR(rate(16000), rate(4000) / 2, 1e-15);
 }
 
+// _get_lr of transformers' Adafactor, with and without warmup_init.
+TEST(Schedule, RelativeStepIsThatOfAdafactor) {
+  ScheduleOptions relative = options(ScheduleKind::relative_step, 0);
+  relative.learning_rate = 0.01;
+  for (const int64_t warmup : {0, 10000}) {
+    relative.warmup = warmup;
+    const Schedule rate(relative);
+    for (const int64_t update : {1, 7, 9999, 10000, 10001, 40000, 1000000}) {
+      const double u = static_cast<double>(update);
+      EXPECT_NEAR(rate(update), std::min(warmup > 0 ? 1e-6 * u : 1e-2, 1 / std::sqrt(u)), 1e-15)
+          << update;
+    }
+  }
+}
+
 TEST(Schedule, NamesAreThoseInSavedRuns) {
   int32_t number = 0;
-  for (const char* name : {"constant", "linear", "cosine", "inv-sqrt", "noam"})
+  for (const char* name : {"constant", "linear", "cosine", "inv-sqrt", "noam", "relative-step"})
     EXPECT_STREQ(enum_name(static_cast<ScheduleKind>(number++)), name);
   EXPECT_STREQ(enum_name(static_cast<ScheduleKind>(number)), "unknown");
 }

@@ -1,6 +1,7 @@
 // Our models against PyTorch's results in tests/golden/parity (made by make_golden.py and, with the
 // classes of transformers, by make_transformers_golden.py): loss, every gradient, ten AdamW steps;
-// loss, gradients and metrics of DPO, ORPO and KTO.
+// loss, gradients and metrics of DPO, ORPO and KTO; updates by Adafactor
+// (make_adafactor_golden.py).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,9 +14,11 @@
 #include "engine/objective/dpo/dpo.h"
 #include "engine/objective/kto/kto.h"
 #include "engine/objective/orpo/orpo.h"
+#include "engine/ops/cast/cast.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/optim/adamw/adamw.h"
+#include "engine/optim/schedule.h"
 
 namespace trafo {
 namespace {
@@ -238,6 +241,74 @@ TEST_P(Golden, TenTrainingSteps) {
   }
 }
 
+// 24 updates by transformers' Adafactor in float64: an update divides by the size of a gradient,
+// also where that is rounding.
+class GoldenAdafactor : public Golden {
+ protected:
+  void SetUp() override {
+    Golden::SetUp();
+    auto wide = make_model(*context_, config_, 1, DType::f64);
+    for (size_t i = 0; i < wide->parameters().count(); ++i) {
+      const auto id = static_cast<ParamId>(i);
+      const auto narrow = context_->values<float>(model_->parameters().value(id));
+      const std::vector<double> values(narrow.begin(), narrow.end());
+      wide->parameters().set_value(*context_, id, values.data(), values.size() * sizeof(double));
+    }
+    model_ = std::move(wide);
+    if (batch_.target_weights.defined())
+      batch_.target_weights = ops::cast(*context_, batch_.target_weights, DType::f64);
+  }
+  void expect_updates(const char* form, const OptimizerOptions& options,
+                      const ScheduleOptions& schedule) {
+    std::ifstream file(std::string(TRAFO_GOLDEN_DIR "/adafactor-") + GetParam() + ".json");
+    ASSERT_TRUE(file.good());
+    const auto golden = nlohmann::json::parse(file)[form];
+    ParameterStore& parameters = model_->parameters();
+    std::vector<MatrixPart> matrices;
+    for (size_t i = 0; i < parameters.count(); ++i) {
+      const auto id = static_cast<ParamId>(i);
+      const Shape& shape = parameters.shape(id);
+      matrices.push_back({parameters.offset(id), shape.rank() > 1 ? shape[0] : 1, shape.back()});
+    }
+    const auto optimizer =
+        make_optimizer(*context_, {parameters.flat(), parameters.flat_grad()}, options, matrices);
+    const Schedule rate(schedule);
+    int64_t step = 0;
+    for (const auto& expected : golden["losses"]) {
+      EXPECT_NEAR(forward_backward(), expected.get<double>(), kTolerance) << step;
+      optimizer->step(rate(++step));
+    }
+    EXPECT_EQ(step, 24);
+    for (size_t i = 0; i < parameters.count(); ++i) {
+      const auto id = static_cast<ParamId>(i);
+      const auto actual = context_->values<double>(parameters.value(id));
+      const auto& expected = golden["parameters"].at(parameters.name(id));
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t j = 0; j < actual.size(); ++j)
+        EXPECT_NEAR(actual[j], expected[j].get<double>(), kTolerance)
+            << parameters.name(id) << "[" << j << "]";
+    }
+  }
+};
+
+TEST_P(GoldenAdafactor, WithAGivenLearningRate) {
+  expect_updates(
+      "plain",
+      {.weight_decay = 0.01, .optimizer = OptimizerKind::adafactor, .square_epsilon = 1e-20},
+      {.kind = ScheduleKind::constant, .learning_rate = 1e-2});
+}
+
+TEST_P(GoldenAdafactor, WithRelativeSteps) {
+  expect_updates("scaled",
+                 {.optimizer = OptimizerKind::adafactor,
+                  .decay_rate = -0.7,
+                  .clip_threshold = 0.5,
+                  .scale_parameter = true,
+                  .square_epsilon = 1e-20,
+                  .scale_epsilon = 0.25},
+                 {.kind = ScheduleKind::relative_step, .learning_rate = 1e-2});
+}
+
 std::string file_name(const ::testing::TestParamInfo<const char*>& file) {
   std::string name = file.param;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -251,6 +322,8 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                                            "mistral", "phi3", "qwen3-windows", "gemma3", "gemma2",
                                            "mbart", "bart", "t5", "t5-gated"),
                          file_name);
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenAdafactor,
+                         ::testing::Values("encoder-decoder-post", "decoder-lm-pre"), file_name);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenPreferences,
                          ::testing::Values("encoder-decoder-pre", "encoder-decoder-post",
                                            "decoder-lm-pre"),

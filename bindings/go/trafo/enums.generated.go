@@ -379,6 +379,8 @@ const (
 	ScheduleInverseSqrt Schedule = C.TRAFO_SCHEDULE_INVERSE_SQRT + 1
 	// The schedule of the first transformer.
 	ScheduleNoam Schedule = C.TRAFO_SCHEDULE_NOAM + 1
+	// It is the smaller one of its peak and 1 / sqrt(update): Adafactor's relative step.
+	ScheduleRelativeStep Schedule = C.TRAFO_SCHEDULE_RELATIVE_STEP + 1
 )
 
 var wordsOfSchedule = words[Schedule]{
@@ -388,6 +390,7 @@ var wordsOfSchedule = words[Schedule]{
 	{ScheduleCosine, []string{"cosine"}},
 	{ScheduleInverseSqrt, []string{"inv-sqrt", "inverse_sqrt"}},
 	{ScheduleNoam, []string{"noam"}},
+	{ScheduleRelativeStep, []string{"relative-step", "relative_step"}},
 }
 
 // String gives the name; "unknown" of other numbers.
@@ -417,6 +420,8 @@ const (
 	OptimizerMuon OptimizerKind = C.TRAFO_OPTIMIZER_MUON
 	// Lion: the sign of a momentum; weight_decay is decoupled.
 	OptimizerLion OptimizerKind = C.TRAFO_OPTIMIZER_LION
+	// Adafactor: second moments of rows and columns, no first moment; weight_decay is decoupled.
+	OptimizerAdafactor OptimizerKind = C.TRAFO_OPTIMIZER_ADAFACTOR
 )
 
 var wordsOfOptimizerKind = words[OptimizerKind]{
@@ -424,6 +429,7 @@ var wordsOfOptimizerKind = words[OptimizerKind]{
 	{OptimizerSGD, []string{"sgd"}},
 	{OptimizerMuon, []string{"muon"}},
 	{OptimizerLion, []string{"lion"}},
+	{OptimizerAdafactor, []string{"adafactor"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -25,6 +25,9 @@ type GenerationOptions struct {
 	BannedTokens []int32 `json:"banned_tokens,omitempty"`
 	// LogitBias is added to the logits of tokens (OpenAI's logit_bias).
 	LogitBias map[int32]float64 `json:"logit_bias,omitempty"`
+	// JSONSchema: only texts of JSON values that the schema allows are generated, and then an end; "true" allows
+	// every value. docs/guide/generating.md lists the keys that a schema may have. Empty: any text.
+	JSONSchema string `json:"json_schema,omitempty"`
 	// Alternatives: how many of the most probable tokens of a step each piece has (OpenAI's top_logprobs).
 	Alternatives int `json:"alternatives,omitempty"`
 }
@@ -56,10 +59,13 @@ func (o *GenerationOptions) c() (decoding *C.trafo_translate_options, more *C.tr
 		pinner.Pin(first(bias))
 		more.logit_bias, more.logit_bias_count = first(bias), C.size_t(len(bias))
 	}
+	schema, freeSchema := views([]string{o.JSONSchema})
+	more.json_schema = viewAt(schema, 0)
 	more.alternatives = C.int64_t(o.Alternatives)
 	return o.TranslateOptions.c(), more, func() {
 		pinner.Unpin()
 		freeStop()
+		freeSchema()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -90,9 +91,18 @@ func TestGenerationSession(t *testing.T) {
 }
 
 func TestGenerationErrors(t *testing.T) {
-	tokenizer := newTokenizer(t, nil)
+	tokenizer := newTokenizer(t, func(options *trafo.TokenizerOptions) { options.Kind, options.Vocabulary = "byte", 259 })
 	defer tokenizer.Close()
 	generator := must[*trafo.Generator](t)(languageModel(t, tokenizer).NewGenerator(tokenizer, 0))
+	only := &trafo.GenerationOptions{JSONSchema: `{"enum": [true, null]}`}
+	value := ""
+	for piece, err := range generator.Generate(t.Context(), []string{"eins"}, only) {
+		ok(t, err)
+		value += piece.Text
+	}
+	if value = strings.TrimSpace(value); value != "true" && value != "null" {
+		t.Error(value)
+	}
 	options := drawing(8)
 	options.Stop = []string{""}
 	_, err := generator.Start([]string{"eins"}, options)

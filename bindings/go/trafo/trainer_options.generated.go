@@ -53,6 +53,23 @@ type TrainerOptions struct {
 	// Storage type of the two moments of every parameter. float64 models have float32. Only the optimizer adamw
 	// has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default StatesFloat32.
 	OptimizerStates OptimizerStates `json:"optimizer_states,omitzero"`
+	// The mean squares of update t have the weight t^decay_rate in the second moments. Only the optimizer
+	// adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default -0.8.
+	DecayRate Optional[float64] `json:"decay_rate,omitzero"`
+	// Largest root mean square of the update of a parameter, before the learning rate. Only the optimizer
+	// adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1.
+	ClipThreshold float64 `json:"clip_threshold,omitzero"`
+	// Whether the learning rate of a parameter is multiplied by its root mean square, at least ScaleEpsilon.
+	// Only the optimizer adafactor has it. INVALID_ARGUMENT: another value than the default, with another
+	// optimizer. Default false.
+	ScaleParameter bool `json:"scale_parameter,omitzero"`
+	// Added to squares of gradients: the first of the two numbers of transformers' eps. Only the optimizer
+	// adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1e-30.
+	SquareEpsilon float64 `json:"square_epsilon,omitzero"`
+	// Least root mean square of a parameter in ScaleParameter: the second of the two numbers of eps. Only the
+	// optimizer adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer.
+	// Default 0.001.
+	ScaleEpsilon float64 `json:"scale_epsilon,omitzero"`
 	// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
 	// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
 	TF32 bool `json:"tf32,omitzero"`
@@ -254,6 +271,11 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Beta2 = Some(float64(c.beta2))
 	o.Epsilon = float64(c.epsilon)
 	o.OptimizerStates = OptimizerStates(c.optimizer_states)
+	o.DecayRate = Some(float64(c.decay_rate))
+	o.ClipThreshold = float64(c.clip_threshold)
+	o.ScaleParameter = c.scale_parameter != 0
+	o.SquareEpsilon = float64(c.square_epsilon)
+	o.ScaleEpsilon = float64(c.scale_epsilon)
 	o.TF32 = c.tf32 != 0
 	o.FP8 = c.fp8 != 0
 	o.QuantizeBits = int(c.quantize_bits)
@@ -362,6 +384,21 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.OptimizerStates != 0 {
 		c.optimizer_states = C.int32_t(o.OptimizerStates)
+	}
+	if value, given := o.DecayRate.Get(); given {
+		c.decay_rate = C.double(value)
+	}
+	if o.ClipThreshold != 0 {
+		c.clip_threshold = C.double(o.ClipThreshold)
+	}
+	if o.ScaleParameter {
+		c.scale_parameter = cBool(o.ScaleParameter)
+	}
+	if o.SquareEpsilon != 0 {
+		c.square_epsilon = C.double(o.SquareEpsilon)
+	}
+	if o.ScaleEpsilon != 0 {
+		c.scale_epsilon = C.double(o.ScaleEpsilon)
 	}
 	if o.TF32 {
 		c.tf32 = cBool(o.TF32)

@@ -71,10 +71,12 @@ static_assert(static_cast<int32_t>(ScheduleKind::linear) == TRAFO_SCHEDULE_LINEA
 static_assert(static_cast<int32_t>(ScheduleKind::cosine) == TRAFO_SCHEDULE_COSINE);
 static_assert(static_cast<int32_t>(ScheduleKind::inverse_sqrt) == TRAFO_SCHEDULE_INVERSE_SQRT);
 static_assert(static_cast<int32_t>(ScheduleKind::noam) == TRAFO_SCHEDULE_NOAM);
+static_assert(static_cast<int32_t>(ScheduleKind::relative_step) == TRAFO_SCHEDULE_RELATIVE_STEP);
 static_assert(static_cast<int32_t>(OptimizerKind::adamw) == TRAFO_OPTIMIZER_ADAMW);
 static_assert(static_cast<int32_t>(OptimizerKind::sgd) == TRAFO_OPTIMIZER_SGD);
 static_assert(static_cast<int32_t>(OptimizerKind::muon) == TRAFO_OPTIMIZER_MUON);
 static_assert(static_cast<int32_t>(OptimizerKind::lion) == TRAFO_OPTIMIZER_LION);
+static_assert(static_cast<int32_t>(OptimizerKind::adafactor) == TRAFO_OPTIMIZER_ADAFACTOR);
 static_assert(static_cast<int32_t>(ObjectiveKind::cross_entropy) == TRAFO_OBJECTIVE_CROSS_ENTROPY);
 static_assert(static_cast<int32_t>(ObjectiveKind::dpo) == TRAFO_OBJECTIVE_DPO);
 static_assert(static_cast<int32_t>(ObjectiveKind::orpo) == TRAFO_OBJECTIVE_ORPO);
@@ -367,6 +369,11 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.beta2 = o.beta2;
   c.epsilon = o.epsilon;
   c.optimizer_states = static_cast<int32_t>(o.optimizer_states);
+  c.decay_rate = o.decay_rate;
+  c.clip_threshold = o.clip_threshold;
+  c.scale_parameter = o.scale_parameter ? 1 : 0;
+  c.square_epsilon = o.square_epsilon;
+  c.scale_epsilon = o.scale_epsilon;
   c.tf32 = o.tf32 ? 1 : 0;
   c.fp8 = o.fp8 ? 1 : 0;
   c.quantize_bits = o.quantize_bits;
@@ -433,6 +440,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   call.reserved(c.reserved, "reserved");
   call.reserved(c.reserved2, "reserved2");
   call.reserved(c.reserved3, "reserved3");
+  call.reserved(c.reserved4, "reserved4");
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -449,6 +457,11 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.beta2 = c.beta2;
   o.epsilon = c.epsilon;
   o.optimizer_states = static_cast<OptimizerStates>(c.optimizer_states);
+  o.decay_rate = c.decay_rate;
+  o.clip_threshold = c.clip_threshold;
+  o.scale_parameter = call.flag(c.scale_parameter, "scale_parameter");
+  o.square_epsilon = c.square_epsilon;
+  o.scale_epsilon = c.scale_epsilon;
   o.tf32 = call.flag(c.tf32, "tf32");
   o.fp8 = call.flag(c.fp8, "fp8");
   o.quantize_bits = c.quantize_bits;

@@ -179,10 +179,12 @@ enum class ScheduleKind : int32_t {
   inverse_sqrt = 3,
   // The schedule of the first transformer.
   noam = 4,
+  // It is the smaller one of its peak and 1 / sqrt(update): Adafactor's relative step.
+  relative_step = 5,
 };
 template <>
 struct EnumNames<ScheduleKind> {
-  static constexpr std::array<const char*, 5> names{"constant", "linear", "cosine", "inv-sqrt", "noam"};
+  static constexpr std::array<const char*, 6> names{"constant", "linear", "cosine", "inv-sqrt", "noam", "relative-step"};
 };
 
 // How the weights follow their gradients. Values are part of the C ABI.
@@ -195,10 +197,12 @@ enum class OptimizerKind : int32_t {
   muon = 2,
   // Lion: the sign of a momentum; weight_decay is decoupled.
   lion = 3,
+  // Adafactor: second moments of rows and columns, no first moment; weight_decay is decoupled.
+  adafactor = 4,
 };
 template <>
 struct EnumNames<OptimizerKind> {
-  static constexpr std::array<const char*, 4> names{"adamw", "sgd", "muon", "lion"};
+  static constexpr std::array<const char*, 5> names{"adamw", "sgd", "muon", "lion", "adafactor"};
 };
 
 // The function that training minimises. Values are part of the C ABI.

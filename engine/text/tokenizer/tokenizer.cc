@@ -250,6 +250,17 @@ const std::string& Tokenizer::token(int32_t id) const {
   return model_->token(id);
 }
 
+std::string Tokenizer::token_bytes(int32_t id) const {
+  model_->check_id(id);
+  return model_->token_bytes(id);
+}
+
+std::string Tokenizer::Model::token_bytes(int32_t /*id*/) const {
+  fail(ErrorCode::unsupported, kTokenizerOrigin,
+       "the bytes of a token of a vocabulary of the kind ", kind(),
+       " depend on the tokens around it");
+}
+
 bool Tokenizer::continues_character(int32_t id) const {
   model_->check_id(id);
   return model_->continues_character(id);

@@ -106,7 +106,10 @@ class Tokenizer {
   // For these, INVALID_ARGUMENT: id is not 0 to vocab_size() - 1.
   const std::string& token(int32_t id) const;  // its name: unique, UTF-8, without white space
   bool continues_character(int32_t id) const;  // never the first token of a character
-  int32_t id(std::string_view token) const;    // unk_id() if the vocabulary lacks the token
+  // The bytes that a token adds to a text that has begun; none of a special or unknown token.
+  // UNSUPPORTED: the bytes depend on other tokens, as in WordPiece and Marian's vocabularies.
+  std::string token_bytes(int32_t id) const;
+  int32_t id(std::string_view token) const;  // unk_id() if the vocabulary lacks the token
 
   int32_t unk_id() const noexcept { return special_tokens().unk; }
   int32_t bos_id() const noexcept { return special_tokens().bos; }
@@ -170,6 +173,7 @@ class Tokenizer::Model {
   virtual std::shared_ptr<const Model> after_special() const { return nullptr; }
   // Whether a text after a special token is encoded as a whole text, with this model.
   virtual bool begins_anew(std::string_view /*text*/) const { return false; }
+  virtual std::string token_bytes(int32_t id) const;  // Tokenizer::token_bytes; UNSUPPORTED
 
   void check_id(int32_t id) const;  // INVALID_ARGUMENT: it is not in the vocabulary
   const std::string& serialized() const noexcept { return serialized_; }

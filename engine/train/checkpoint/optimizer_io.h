@@ -8,6 +8,9 @@
 // are int32 [blocks, 64] and hold the codes of a block byte by byte (engine/quant/state_code.h).
 // exp_avg_scale and exp_avg_sq_scale are float32 [blocks].
 //
+// Of Adafactor: exp_avg_sq_row.NAME [rows] and exp_avg_sq_col.NAME [columns] of every parameter. A
+// vector is a matrix of one row.
+//
 // The file is the same if each rank of a group has the states of a shard.
 #pragma once
 

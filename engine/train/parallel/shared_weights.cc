@@ -80,9 +80,10 @@ void SharedWeights::update_in_parts(const StepSums& sums, const Tensor& whole, i
 }
 
 // Whether the next update needs no more than the shard of the masters: the optimizer rounds its
-// shard itself. Codes and pruning depend on whole matrices.
+// shard itself. Codes, pruning and some optimizers depend on whole matrices.
 bool SharedWeights::may_leave_masters() const {
-  return parameters_.dtype() == DType::bf16 && parameters_.quantize_bits() == 0 && !prunes_;
+  return parameters_.dtype() == DType::bf16 && parameters_.quantize_bits() == 0 && !prunes_ &&
+         !optimizer_.reads_parameters();
 }
 
 // The first byte of each rank's shard, and the end.

@@ -43,8 +43,9 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
     const ParameterGroup& group = parameters.group(id);
     if (!group.trainable) continue;
     const bool decays = options.decay_norms_and_biases || group.name != kNormsAndBiases;
-    UpdateFactors factors{group.lr_factor, decays ? group.weight_decay : 0,
-                          needs_whole_matrices(options.optimizer) && parameters.prunable(id)};
+    UpdateFactors factors{
+        group.lr_factor, decays ? group.weight_decay : 0,
+        whole_tensors(options.optimizer) == WholeTensors::matrices && parameters.prunable(id)};
     if (options.weight_decay == 0) factors.weight_decay = 1;  // no factor matters: all are alike
     const auto known = std::find(groups.factors.begin(), groups.factors.end(), factors);
     const auto index = static_cast<size_t>(known - groups.factors.begin());
@@ -58,14 +59,17 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
   return groups;
 }
 
-// The matrices that an optimizer may change as a whole.
-std::vector<MatrixPart> whole_matrices(const ParameterStore& parameters) {
+// The tensors that an optimizer changes as a whole.
+std::vector<MatrixPart> whole_parts(const ParameterStore& parameters, OptimizerKind optimizer) {
+  const WholeTensors whole = whole_tensors(optimizer);
   std::vector<MatrixPart> matrices;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (!parameters.prunable(id) || !parameters.trainable(id)) continue;
+    if (whole == WholeTensors::none || !parameters.trainable(id)) continue;
+    if (whole == WholeTensors::matrices && !parameters.prunable(id)) continue;
     const Shape& shape = parameters.shape(id);
-    matrices.push_back({parameters.offset(id), shape[0], shape[1]});
+    const int64_t columns = shape.back();
+    matrices.push_back({parameters.offset(id), parameters.value(id).numel() / columns, columns});
   }
   return matrices;
 }
@@ -140,7 +144,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
            model.parameters().dtype() == DType::bf16 ? model.parameters().flat() : Tensor{},
            update_groups(model.parameters(), options),
            shard_of(group.rank, group.size, model.parameters().flat().numel()), options.ema_alpha},
-          options, whole_matrices(model.parameters()))),
+          options, whole_parts(model.parameters(), options.optimizer))),
       schedule_(schedule_options(options, model.spec().width())),
       update_(context, *optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype(), objective_->metrics().size()),

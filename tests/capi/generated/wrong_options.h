@@ -108,6 +108,15 @@
   wrong("epsilon", epsilon, -1) \
   wrong("epsilon", epsilon, NAN) \
   wrong("optimizer_states", optimizer_states, 99) \
+  wrong("decay_rate", decay_rate, 1) \
+  wrong("decay_rate", decay_rate, NAN) \
+  wrong("clip_threshold", clip_threshold, -1) \
+  wrong("clip_threshold", clip_threshold, NAN) \
+  wrong("scale_parameter", scale_parameter, 2) \
+  wrong("square_epsilon", square_epsilon, -1) \
+  wrong("square_epsilon", square_epsilon, NAN) \
+  wrong("scale_epsilon", scale_epsilon, -1) \
+  wrong("scale_epsilon", scale_epsilon, NAN) \
   wrong("tf32", tf32, 2) \
   wrong("fp8", fp8, 2) \
   wrong("quantize_bits", quantize_bits, -1) \

@@ -44,6 +44,8 @@ struct GenerateArguments {
   std::vector<int32_t> stop_tokens, banned_tokens;
   std::vector<std::string> biases;  // TOKEN=NUMBER
   int64_t alternatives = -1;        // of --log-probs; negative: none
+  std::string schema;               // a file
+  bool any_json = false;
   bool sampling = false;
   FlagValues values;
   Settings settings;
@@ -60,13 +62,26 @@ trafo_token_bias read_bias(const std::string& text) {
   return bias;
 }
 
+// The text of a schema; empty: none.
+std::string schema_of(const GenerateArguments& arguments) {
+  if (arguments.any_json && !arguments.schema.empty())
+    usage_error("--any-json: --json-schema says already which values are generated");
+  if (arguments.any_json) return "true";
+  std::string text;
+  if (arguments.schema.empty()) return text;
+  for (const std::string& line : read_lines(arguments.schema)) text += line + "\n";
+  if (text.empty()) usage_error("--json-schema: " + arguments.schema + " is empty");
+  return text;
+}
+
 // Both structs of options, and what the second one points to.
 class GenerateOptions {
  public:
   explicit GenerateOptions(const GenerateArguments& arguments)
       : decoding(arguments.settings.translate),
         more(with_defaults<trafo_generation_options>(trafo_generation_options_init)),
-        stop_(views(arguments.stop)) {
+        stop_(views(arguments.stop)),
+        schema_(schema_of(arguments)) {
     decoding.max_length = arguments.max_length;
     decoding.n_best = arguments.samples;
     decoding.sampling = arguments.sampling || arguments.samples > 1;
@@ -80,6 +95,7 @@ class GenerateOptions {
     more.banned_token_count = arguments.banned_tokens.size();
     more.logit_bias = biases_.data();
     more.logit_bias_count = biases_.size();
+    more.json_schema = view(schema_);
     more.alternatives = std::max<int64_t>(arguments.alternatives, 0);
   }
   GenerateOptions(const GenerateOptions&) = delete;
@@ -90,6 +106,7 @@ class GenerateOptions {
 
  private:
   std::vector<trafo_string_view> stop_;
+  std::string schema_;
   std::vector<trafo_token_bias> biases_;
 };
 
@@ -335,6 +352,11 @@ void add_end_flags(CLI::App& app, GenerateArguments& a) {
       ->type_name("ID")
       ->group(kEnd);
   constexpr const char* kSearch = "Search";
+  app.add_option("--json-schema", a.schema,
+                 "a JSON Schema: only values that it allows are generated")
+      ->type_name("FILE")
+      ->group(kSearch);
+  app.add_flag("--any-json", a.any_json, "only JSON values are generated")->group(kSearch);
   app.add_option("--banned-tokens", a.banned_tokens, "tokens that are never generated")
       ->type_name("ID")
       ->group(kSearch);

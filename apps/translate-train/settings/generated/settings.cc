@@ -17,8 +17,8 @@ constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", 
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm", "encoder"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
 constexpr const char* kTransformerNormWords[] = {"post", "pre"};
-constexpr const char* kLrDecayWords[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
-constexpr const char* kOptimizerWords[] = {"adamw|adam", "sgd", "muon", "lion"};
+constexpr const char* kLrDecayWords[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam", "relative-step|relative_step"};
+constexpr const char* kOptimizerWords[] = {"adamw|adam", "sgd", "muon", "lion", "adafactor"};
 constexpr const char* kOptimizerStatesWords[] = {"fp32", "8bit"};
 constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo", "orpo", "kto", "classification", "masked-lm"};
 constexpr const char* kCommunicationDtypeWords[] = {"fp32|float32", "bf16|bfloat16"};
@@ -217,8 +217,8 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.learning_rate; }, {"above 0 and below 1000000", 0, 1000000, false, false, false}, {}},
     {"lr-decay", "--lr-scheduler", "Training", "NAME",
-     "constant, linear, cosine, inv-sqrt or noam (cosine and linear end where --after does) (default inv-sqrt)",
-     "constant linear cosine inv-sqrt noam", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::choice,
+     "constant, linear, cosine, inv-sqrt, noam or relative-step (cosine and linear end where --after does) (default inv-sqrt)",
+     "constant linear cosine inv-sqrt noam relative-step", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.schedule; }, {}, kLrDecayWords},
     {"lr-warmup", "--warmup-updates", "Training", "N",
      "updates to the peak (default by task)",
@@ -241,8 +241,8 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.decay_norms_and_biases; }, {}, {}},
     {"optimizer", "", "Training", "NAME",
-     "how weights follow their gradients: adamw, sgd, muon or lion (default adamw)",
-     "adamw sgd muon lion", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
+     "how weights follow their gradients: adamw, sgd, muon, lion or adafactor (default adamw)",
+     "adamw sgd muon lion adafactor", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.optimizer; }, {}, kOptimizerWords},
     {"momentum", "", "Training", "X",
      "of sgd and muon: momentum (default 0.95)",
@@ -256,6 +256,18 @@ constexpr SettingSpec kSpecs[] = {
      "of adamw: storage type of the moments: fp32, or 8bit with 2.03 bytes a parameter instead of 8 (default fp32)",
      "fp32 8bit", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.optimizer_states; }, {}, kOptimizerStatesWords},
+    {"decay-rate", "", "Training", "X",
+     "of adafactor: second moments of update t have the weight t^X (default -0.8)",
+     "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.decay_rate; }, {"at least -1 and at most 0", -1, 0, true, true, false}, {}},
+    {"clip-threshold", "", "Training", "X",
+     "of adafactor: largest root mean square of a parameter's update, before the learning rate (default 1)",
+     "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.clip_threshold; }, {"above 0", 0, HUGE_VAL, false, false, false}, {}},
+    {"scale-parameter", "", "Training", "on|off",
+     "of adafactor: learning rates are multiplied by the root mean square of the parameter (default off)",
+     "on off", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.scale_parameter; }, {}, {}},
     {"quantize-bits", "", "Training", "N",
      "quantization-aware training: 8 (int8 weights) or 4 (int4 in groups of 32); 0: off (default 0)",
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
@@ -603,9 +615,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 117); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(117, 17); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(134, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 120); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(120, 17); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(137, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -620,8 +632,10 @@ std::span<const MemberFlag> member_flags() {
       {"begin_source", "--begin-source"},
       {"chat_loss", "--chat-loss"},
       {"clip_norm", "--clip-norm"},
+      {"clip_threshold", "--clip-threshold"},
       {"communication_dtype", "--communication-dtype"},
       {"decay_norms_and_biases", "--decay-norms-and-biases"},
+      {"decay_rate", "--decay-rate"},
       {"decoder_layers", "--dec-depth"},
       {"decoder_tied_layers", "--transformer-tied-layers"},
       {"depth_scaled_init", "--transformer-depth-scaling"},
@@ -674,6 +688,7 @@ std::span<const MemberFlag> member_flags() {
       {"recompute", "--recompute"},
       {"restart_validation", "--restart-validation"},
       {"save_freq", "--save-freq"},
+      {"scale_parameter", "--scale-parameter"},
       {"schedule", "--lr-decay"},
       {"schedule_updates", "--after"},
       {"seed", "--seed"},
@@ -739,7 +754,10 @@ std::span<const OptimizerSetting> optimizer_settings() {
   static constexpr int32_t kMomentumOptimizers[] = {TRAFO_OPTIMIZER_SGD, TRAFO_OPTIMIZER_MUON};
   static constexpr int32_t kNesterovOptimizers[] = {TRAFO_OPTIMIZER_SGD, TRAFO_OPTIMIZER_MUON};
   static constexpr int32_t kOptimizerStatesOptimizers[] = {TRAFO_OPTIMIZER_ADAMW};
-  static constexpr OptimizerSetting kSettings[] = {{Setting::momentum, kMomentumOptimizers}, {Setting::nesterov, kNesterovOptimizers}, {Setting::optimizer_states, kOptimizerStatesOptimizers}};
+  static constexpr int32_t kDecayRateOptimizers[] = {TRAFO_OPTIMIZER_ADAFACTOR};
+  static constexpr int32_t kClipThresholdOptimizers[] = {TRAFO_OPTIMIZER_ADAFACTOR};
+  static constexpr int32_t kScaleParameterOptimizers[] = {TRAFO_OPTIMIZER_ADAFACTOR};
+  static constexpr OptimizerSetting kSettings[] = {{Setting::momentum, kMomentumOptimizers}, {Setting::nesterov, kNesterovOptimizers}, {Setting::optimizer_states, kOptimizerStatesOptimizers}, {Setting::decay_rate, kDecayRateOptimizers}, {Setting::clip_threshold, kClipThresholdOptimizers}, {Setting::scale_parameter, kScaleParameterOptimizers}};
   return kSettings;
 }
 

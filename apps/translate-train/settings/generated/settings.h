@@ -74,6 +74,9 @@ enum class Setting : size_t {
   momentum,
   nesterov,
   optimizer_states,
+  decay_rate,
+  clip_threshold,
+  scale_parameter,
   quantize_bits,
   layer_drop,
   prune_sparsity,
@@ -159,7 +162,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 140;
+inline constexpr size_t kSettingCount = 143;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

@@ -8,7 +8,7 @@ use trafo_sys as sys;
 use crate::cancel::CancelToken;
 use crate::enums::FinishReason;
 use crate::error::{Result, check};
-use crate::handle::{RawGenerator, defaults, slice, view_to_string, views};
+use crate::handle::{RawGenerator, defaults, slice, view, view_to_string, views};
 use crate::ids::{id_views, optional};
 use crate::model::Model;
 use crate::options::{from_i64, to_i64};
@@ -40,6 +40,9 @@ pub struct GenerationOptions {
     pub banned_tokens: Vec<i32>,
     /// Numbers that are added to the logits of tokens, each token once (OpenAI's `logit_bias`). Default: none.
     pub logit_bias: Vec<(i32, f64)>,
+    /// A JSON Schema: only texts of JSON values that it allows are generated, and then an end. `true` allows every value.
+    /// `docs/guide/generating.md` lists the keys that a schema may have. Default: none, any text.
+    pub json_schema: Option<String>,
     /// How many of the most probable tokens of each step [`GenerationPiece::alternatives`] has (OpenAI's `top_logprobs`).
     /// Default 0.
     pub alternatives: usize,
@@ -75,6 +78,11 @@ impl GenerationOptions {
         self.logit_bias = bias.to_vec();
         self
     }
+    /// A JSON Schema that texts follow.
+    pub fn json_schema(mut self, schema: impl Into<String>) -> Self {
+        self.json_schema = Some(schema.into());
+        self
+    }
     /// How many of the most probable tokens of each step the pieces have.
     pub fn alternatives(mut self, alternatives: usize) -> Self {
         self.alternatives = alternatives;
@@ -98,6 +106,9 @@ impl GenerationOptions {
         (raw.banned_tokens, raw.banned_token_count) =
             (self.banned_tokens.as_ptr(), self.banned_tokens.len());
         (raw.logit_bias, raw.logit_bias_count) = (logit_bias.as_ptr(), logit_bias.len());
+        if let Some(schema) = &self.json_schema {
+            raw.json_schema = view(schema);
+        }
         raw.alternatives = to_i64(self.alternatives);
         call(&self.decoding.to_raw(), &raw)
     }

@@ -144,6 +144,12 @@ fn options_do_what_they_say() -> Result<()> {
     assert_eq!(first(&mut generator, &biased)?, first(&mut generator, &banned)?);
     let stopping = greedy(GenerationOptions::new().stop_tokens(&[best]));
     assert_eq!(first(&mut generator, &stopping)?, (best, Some(FinishReason::Stop)));
+    let only = GenerationOptions::new().json_schema("{\"enum\": [true, null]}");
+    let value = generator.generate(&["der"], &only)?.texts()?.remove(0);
+    assert!(["true", "null"].contains(&value.trim_start()), "{value}");
+    let unknown = GenerationOptions::new().json_schema("{\"items\": {\"format\": \"uri\"}}");
+    let error = generator.generate(&["der"], &unknown).unwrap_err();
+    assert!(error.to_string().contains("#/items/format"), "{error}");
     let text = generator.generate(&["der"], &drawing(12))?.texts()?.remove(0);
     let stop: String = text.chars().skip(2).take(2).collect();
     let stopped = generator.generate(&["der"], &drawing(12).stop([stop.clone()]))?.texts()?;

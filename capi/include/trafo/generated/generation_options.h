@@ -17,6 +17,10 @@ typedef struct trafo_generation_options {
    * */
   const trafo_token_bias *logit_bias;
   size_t logit_bias_count;
+  /* A JSON Schema in UTF-8: only texts of JSON values that it allows are generated, and then an end. The schema true allows
+   * every value. docs/guide/generating.md lists the keys that a schema may have; another one is INVALID_ARGUMENT, naming its
+   * path. Empty: any text. Default empty. */
+  trafo_string_view json_schema;
   /* Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default
    * 0. */
   int64_t alternatives;

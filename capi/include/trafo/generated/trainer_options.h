@@ -3,19 +3,23 @@
 #define TRAFO_GENERATED_TRAINER_OPTIONS_H
 
 /* How the learning rate goes after the warm-up. */
-#define TRAFO_SCHEDULE_CONSTANT     0 /* It stays at its peak. */
-#define TRAFO_SCHEDULE_LINEAR       1 /* It falls on a line from its peak to 0 at update schedule_updates, which must be set. */
+#define TRAFO_SCHEDULE_CONSTANT      0 /* It stays at its peak. */
+/* It falls on a line from its peak to 0 at update schedule_updates, which must be set. */
+#define TRAFO_SCHEDULE_LINEAR        1
 /* It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set. */
-#define TRAFO_SCHEDULE_COSINE       2
-#define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
-#define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
+#define TRAFO_SCHEDULE_COSINE        2
+#define TRAFO_SCHEDULE_INVERSE_SQRT  3 /* It falls with the square root of the update. */
+#define TRAFO_SCHEDULE_NOAM          4 /* The schedule of the first transformer. */
+#define TRAFO_SCHEDULE_RELATIVE_STEP 5 /* It is the smaller one of its peak and 1 / sqrt(update): Adafactor's relative step. */
 
 /* How the weights follow their gradients. */
-#define TRAFO_OPTIMIZER_ADAMW 0 /* AdamW; with weight_decay 0 it is Adam. */
-#define TRAFO_OPTIMIZER_SGD   1 /* Stochastic gradient descent; weight_decay is added to the gradient. */
+#define TRAFO_OPTIMIZER_ADAMW     0 /* AdamW; with weight_decay 0 it is Adam. */
+#define TRAFO_OPTIMIZER_SGD       1 /* Stochastic gradient descent; weight_decay is added to the gradient. */
 /* Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights. */
-#define TRAFO_OPTIMIZER_MUON  2
-#define TRAFO_OPTIMIZER_LION  3 /* Lion: the sign of a momentum; weight_decay is decoupled. */
+#define TRAFO_OPTIMIZER_MUON      2
+#define TRAFO_OPTIMIZER_LION      3 /* Lion: the sign of a momentum; weight_decay is decoupled. */
+/* Adafactor: second moments of rows and columns, no first moment; weight_decay is decoupled. */
+#define TRAFO_OPTIMIZER_ADAFACTOR 4
 
 /* Storage type of the optimizer's two moments of every parameter. */
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
@@ -94,6 +98,18 @@ typedef struct trafo_trainer_options {
   /* The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than
    * the default, with another optimizer. Default 1e-9. */
   double epsilon;
+  /* The mean squares of update t have the weight t^decay_rate in the second moments. Only the optimizer adafactor has it.
+   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default -0.8. */
+  double decay_rate;
+  /* Largest root mean square of the update of a parameter, before the learning rate. Only the optimizer adafactor has it.
+   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1. */
+  double clip_threshold;
+  /* Added to squares of gradients: the first of the two numbers of transformers' eps. Only the optimizer adafactor has it.
+   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1e-30. */
+  double square_epsilon;
+  /* Least root mean square of a parameter in scale_parameter: the second of the two numbers of eps. Only the optimizer
+   * adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.001. */
+  double scale_epsilon;
   /* Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of
    * 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer
    * works on exact weights, which files hold. 8 or 4. Default 0: no quantization. */
@@ -153,6 +169,9 @@ typedef struct trafo_trainer_options {
    * optimizer adamw has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default
    * TRAFO_OPTIMIZER_STATES_FLOAT32. */
   int32_t optimizer_states;
+  /* 1: the learning rate of a parameter is multiplied by its root mean square, at least scale_epsilon. Only the optimizer
+   * adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0. */
+  int32_t scale_parameter;
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
   int32_t tf32;
@@ -171,6 +190,7 @@ typedef struct trafo_trainer_options {
    * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64
    * models. Default TRAFO_COMMUNICATION_FLOAT32. */
   int32_t communication_dtype;
+  int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
   /* Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted; long_lines may cut text
@@ -216,7 +236,7 @@ typedef struct trafo_trainer_options {
   /* 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.
    * Otherwise it is refused. Default 0. */
   int32_t restart_validation;
-  int32_t reserved; /* 0 */
+  int32_t reserved2; /* 0 */
   /* ---- The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is stopped.
    * ---- */
   int64_t after_updates; /* Training is done after this many updates. Default 0: never. */
@@ -228,7 +248,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved2; /* 0 */
+  int32_t reserved3; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -247,7 +267,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved3; /* 0 */
+  int32_t reserved4; /* 0 */
 } trafo_trainer_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

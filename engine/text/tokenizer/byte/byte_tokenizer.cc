@@ -54,6 +54,10 @@ int32_t ByteTokenizer::id(std::string_view token) const {
   return found == tokens_.end() ? special_.unk : static_cast<int32_t>(found - tokens_.begin());
 }
 
+std::string ByteTokenizer::token_bytes(int32_t id) const {
+  return id < kFirstByte ? std::string() : std::string(1, static_cast<char>(id - kFirstByte));
+}
+
 bool ByteTokenizer::continues_character(int32_t id) const {
   return id >= kFirstByte && ((id - kFirstByte) & 0xc0) == 0x80;
 }

@@ -28,6 +28,7 @@ class ByteTokenizer final : public Tokenizer::Model {
   const std::string& token(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
   int32_t id(std::string_view token) const override;
   bool continues_character(int32_t id) const override;
+  std::string token_bytes(int32_t id) const override;
 
  private:
   std::vector<std::string> tokens_;  // "<pad>", "</s>", "<unk>", "<0x00>" to "<0xFF>"

@@ -294,6 +294,11 @@ std::string ByteBpeTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
+std::string ByteBpeTokenizer::token_bytes(int32_t id) const {
+  const auto i = static_cast<size_t>(id);
+  return is_special_[i] ? std::string() : bytes_[i];
+}
+
 // A wrong byte changes all byte tokens before it, as far as only special tokens are between them.
 // A byte-level text only ever grows: decode() leaves out a character that is not complete.
 size_t ByteBpeTokenizer::open_tail(std::span<const int32_t> ids) const {

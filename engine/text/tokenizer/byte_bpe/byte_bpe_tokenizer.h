@@ -36,6 +36,7 @@ class ByteBpeTokenizer final : public JsonModel {
   std::string decode(std::span<const int32_t> ids) const override;
   size_t open_tail(std::span<const int32_t> ids) const override;
   bool continues_character(int32_t id) const override;
+  std::string token_bytes(int32_t id) const override;
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;
   std::shared_ptr<const Model> after_special() const override;

@@ -153,6 +153,31 @@ std::string SentencePieceModel::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
+std::string SentencePieceModel::token_bytes(int32_t id) const {
+  if (summary_.denormalizer.longest_text() > 0) return Model::token_bytes(id);
+  const std::string& name = token(id);
+  switch (type(id)) {
+    case SubwordType::byte: {  // "<0x41>"
+      uint8_t byte = 0;
+      std::from_chars(name.data() + 3, name.data() + 5, byte, 16);
+      return std::string(1, static_cast<char>(byte));
+    }
+    case SubwordType::normal:
+    case SubwordType::user_defined: {
+      std::string bytes;
+      for (size_t at = 0; at < name.size();) {
+        constexpr std::string_view kSpaceInName = "\u2581";
+        const bool is_space = std::string_view(name).substr(at).starts_with(kSpaceInName);
+        bytes += is_space ? ' ' : name[at];
+        at += is_space ? kSpaceInName.size() : 1;
+      }
+      return bytes;
+    }
+    default:
+      return {};
+  }
+}
+
 // The library shows each byte of a character that is not complete as U+FFFD.
 size_t SentencePieceModel::open_tail(std::span<const int32_t> ids) const {
   size_t first = ids.size();

@@ -40,6 +40,7 @@ class SentencePieceModel final : public Tokenizer::Model {
   const std::string& token(int32_t id) const override;
   int32_t id(std::string_view token) const override;
   bool continues_character(int32_t id) const override;
+  std::string token_bytes(int32_t id) const override;
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;
   const SentencePieceModel* as_sentencepiece() const noexcept override { return this; }

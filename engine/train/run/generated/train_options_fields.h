@@ -26,6 +26,11 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "beta2", .fixed = true, .phase = true, .low = 0, .high = 1, .high_inside = false}, o.beta2);
   visit(OptionField{.name = "epsilon", .fixed = true, .phase = true, .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.epsilon);
   visit(OptionField{.name = "optimizer_states", .fixed = true}, o.optimizer_states);
+  visit(OptionField{.name = "decay_rate", .fixed = true, .low = -1, .high = 0}, o.decay_rate);
+  visit(OptionField{.name = "clip_threshold", .fixed = true, .low = 0, .high = kNoLimit, .low_inside = false, .high_inside = false}, o.clip_threshold);
+  visit(OptionField{.name = "scale_parameter", .fixed = true}, o.scale_parameter);
+  visit(OptionField{.name = "square_epsilon", .fixed = true, .low = 1e-37, .high = 1, .high_inside = false}, o.square_epsilon);
+  visit(OptionField{.name = "scale_epsilon", .fixed = true, .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.scale_epsilon);
   visit(OptionField{.name = "tf32", .fixed = true}, o.tf32);
   visit(OptionField{.name = "fp8", .fixed = true}, o.fp8);
   visit(OptionField{.name = "quantize_bits", .fixed = true, .low = 0, .high = 8, .zero = "no quantization"}, o.quantize_bits);

@@ -56,6 +56,8 @@ pub enum Schedule {
     InverseSqrt,
     /// The schedule of the first transformer.
     Noam,
+    /// It is the smaller one of its peak and 1 / sqrt(update): Adafactor's relative step.
+    RelativeStep,
 }
 impl Schedule {
     pub(crate) fn as_raw(self) -> i32 {
@@ -65,6 +67,7 @@ impl Schedule {
             Schedule::Cosine => sys::TRAFO_SCHEDULE_COSINE,
             Schedule::InverseSqrt => sys::TRAFO_SCHEDULE_INVERSE_SQRT,
             Schedule::Noam => sys::TRAFO_SCHEDULE_NOAM,
+            Schedule::RelativeStep => sys::TRAFO_SCHEDULE_RELATIVE_STEP,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
@@ -73,6 +76,7 @@ impl Schedule {
             sys::TRAFO_SCHEDULE_COSINE => Schedule::Cosine,
             sys::TRAFO_SCHEDULE_INVERSE_SQRT => Schedule::InverseSqrt,
             sys::TRAFO_SCHEDULE_NOAM => Schedule::Noam,
+            sys::TRAFO_SCHEDULE_RELATIVE_STEP => Schedule::RelativeStep,
             _ => Schedule::Constant,
         }
     }
@@ -83,6 +87,7 @@ named! { Schedule:
     Cosine = "cosine",
     InverseSqrt = "inv-sqrt" | "inverse_sqrt",
     Noam = "noam",
+    RelativeStep = "relative-step" | "relative_step",
 }
 /// How the weights follow their gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +101,8 @@ pub enum OptimizerKind {
     Muon,
     /// Lion: the sign of a momentum; weight_decay is decoupled.
     Lion,
+    /// Adafactor: second moments of rows and columns, no first moment; weight_decay is decoupled.
+    Adafactor,
 }
 impl OptimizerKind {
     pub(crate) fn as_raw(self) -> i32 {
@@ -104,6 +111,7 @@ impl OptimizerKind {
             OptimizerKind::Sgd => sys::TRAFO_OPTIMIZER_SGD,
             OptimizerKind::Muon => sys::TRAFO_OPTIMIZER_MUON,
             OptimizerKind::Lion => sys::TRAFO_OPTIMIZER_LION,
+            OptimizerKind::Adafactor => sys::TRAFO_OPTIMIZER_ADAFACTOR,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
@@ -111,6 +119,7 @@ impl OptimizerKind {
             sys::TRAFO_OPTIMIZER_SGD => OptimizerKind::Sgd,
             sys::TRAFO_OPTIMIZER_MUON => OptimizerKind::Muon,
             sys::TRAFO_OPTIMIZER_LION => OptimizerKind::Lion,
+            sys::TRAFO_OPTIMIZER_ADAFACTOR => OptimizerKind::Adafactor,
             _ => OptimizerKind::Adamw,
         }
     }
@@ -120,6 +129,7 @@ named! { OptimizerKind:
     Sgd = "sgd",
     Muon = "muon",
     Lion = "lion",
+    Adafactor = "adafactor",
 }
 /// Storage type of the optimizer's two moments of every parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -437,6 +447,23 @@ trainer_options! {
     /// it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default
     /// [`OptimizerStates::Float32`].
     optimizer_states: OptimizerStates = OptimizerStates::as_raw, OptimizerStates::from_raw;
+    /// The mean squares of update t have the weight t^decay_rate in the second moments. Only the optimizer adafactor
+    /// has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default -0.8.
+    decay_rate: f64 = same, same;
+    /// Largest root mean square of the update of a parameter, before the learning rate. Only the optimizer adafactor
+    /// has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1.
+    clip_threshold: f64 = same, same;
+    /// Whether the learning rate of a parameter is multiplied by its root mean square, at least `scale_epsilon`. Only
+    /// the optimizer adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer.
+    /// Default false.
+    scale_parameter: bool = i32::from, from_flag;
+    /// Added to squares of gradients: the first of the two numbers of transformers' eps. Only the optimizer adafactor
+    /// has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1e-30.
+    square_epsilon: f64 = same, same;
+    /// Least root mean square of a parameter in `scale_parameter`: the second of the two numbers of eps. Only the
+    /// optimizer adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default
+    /// 0.001.
+    scale_epsilon: f64 = same, same;
     /// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
     /// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
     tf32: bool = i32::from, from_flag;
