@@ -123,6 +123,7 @@ class Model {
   const std::optional<AdapterConfig>& adapter() const { return adapter_.config; }
   bool merged_adapter() const { return adapter_.merged.has_value(); }
   AdapterState& adapter_state() { return adapter_; }
+  const AdapterState& adapter_state() const { return adapter_; }
 
  protected:
   explicit Model(const ModelConfig& config);
