@@ -109,8 +109,9 @@ std::unique_ptr<Model> adapted_model(Context& context, const Model& base,
                                      const AdapterConfig& adapter) {
   require_no_adapter(base.adapter_state());
   const AdapterConfig checked = validated(base, adapter);
-  // Its modules; share() gives them the values.
+  // Its modules, without memory.
   std::unique_ptr<Model> model = std::move(make_meta_model(base.config()).model);
+  model->share_constants(base);
   model->set_labels(base.labels());
   model->parameters().share(context, base.parameters(), updates_of(base, checked),
                             classifier_parameters(base));

@@ -72,8 +72,13 @@ struct ModelOutputs {
   std::vector<std::byte> logits;
   std::vector<std::vector<int32_t>> tokens;
   std::vector<double> scores;
-  bool operator==(const ModelOutputs&) const = default;
 };
+
+void expect_same(const ModelOutputs& found, const ModelOutputs& expected) {
+  EXPECT_TRUE(found.logits == expected.logits);
+  EXPECT_EQ(found.tokens, expected.tokens);
+  EXPECT_EQ(found.scores, expected.scores);
+}
 
 ModelOutputs outputs_of(Context& context, const Model& model,
                         std::shared_ptr<const PackedWeights> packed) {
@@ -128,9 +133,9 @@ void expect_bits_of_attached_adapters(Context& context, const BaseOf& of) {
   EXPECT_NE(of_one.logits, alone.logits);
   EXPECT_NE(of_one.logits, of_two.logits);
   for (int turn = 0; turn < 2; ++turn) {  // one after the other: none changes another one
-    EXPECT_EQ(outputs_of(context, *first, packed_first), of_one);
-    EXPECT_EQ(outputs_of(context, *second, packed_second), of_two);
-    EXPECT_EQ(outputs_of(context, *base, packed), alone);
+    expect_same(outputs_of(context, *first, packed_first), of_one);
+    expect_same(outputs_of(context, *second, packed_second), of_two);
+    expect_same(outputs_of(context, *base, packed), alone);
   }
   EXPECT_EQ(held_bytes(context, *base), held);
   EXPECT_FALSE(first->parameters().any_trainable());
@@ -146,6 +151,7 @@ TEST(AdaptedModels, ComputeTheBitsOfAttachedAdapters) {
   }
   expect_bits_of_attached_adapters(*context,
                                    {.config = form_of("llama untied"), .targets = {"value"}});
+  expect_bits_of_attached_adapters(*context, {gated_t5_of(form_of("encdec"))});
 }
 
 TEST(AdaptedModels, ShareABaseInFewBits) {
@@ -281,7 +287,7 @@ TEST(AdaptedModels, AreOfTheirBase) {
   refused(*make_model(*context, form_of("gpt2"), kBaseSeed + 1), ErrorCode::invalid_argument,
           "adapter_model.safetensors is an adapter of another base: the weights");
   refused(*make_model(*context, form_of("gpt2", 3), kBaseSeed), ErrorCode::invalid_argument,
-          "is an adapter of another base: decoder_layers");
+          "is an adapter of another base: encoder_layers is 2");
   base->parameters().set_quantize_bits(*context, 8);
   refused(*base, ErrorCode::unsupported, "quantization-aware training");
   std::filesystem::remove(directory.path() / "adapter_model.safetensors");
