@@ -74,7 +74,7 @@ struct ModelOutputs {
   std::vector<double> scores;
 };
 
-void expect_same(const ModelOutputs& found, const ModelOutputs& expected) {
+void expect_outputs(const ModelOutputs& found, const ModelOutputs& expected) {
   EXPECT_TRUE(found.logits == expected.logits);
   EXPECT_EQ(found.tokens, expected.tokens);
   EXPECT_EQ(found.scores, expected.scores);
@@ -133,9 +133,9 @@ void expect_bits_of_attached_adapters(Context& context, const BaseOf& of) {
   EXPECT_NE(of_one.logits, alone.logits);
   EXPECT_NE(of_one.logits, of_two.logits);
   for (int turn = 0; turn < 2; ++turn) {  // one after the other: none changes another one
-    expect_same(outputs_of(context, *first, packed_first), of_one);
-    expect_same(outputs_of(context, *second, packed_second), of_two);
-    expect_same(outputs_of(context, *base, packed), alone);
+    expect_outputs(outputs_of(context, *first, packed_first), of_one);
+    expect_outputs(outputs_of(context, *second, packed_second), of_two);
+    expect_outputs(outputs_of(context, *base, packed), alone);
   }
   EXPECT_EQ(held_bytes(context, *base), held);
   EXPECT_FALSE(first->parameters().any_trainable());

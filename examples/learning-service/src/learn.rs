@@ -183,8 +183,7 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
         "examples": examples(round, before, &candidate),
     });
     let serve = why.is_none();
-    let served =
-        serve.then(|| core.models.with_adapter(&adapter, round.version)).transpose()?;
+    let served = serve.then(|| core.models.with_adapter(&adapter, round.version)).transpose()?;
     let reason = why.unwrap_or_else(|| "it is better".to_string());
     let outcome = Outcome { serve, hash: Some(hash), figures, reason };
     Ok(Some(Judged { outcome, served, before: current }))
