@@ -25,6 +25,24 @@ trafo_error* trafo_model_load_adapter(trafo_model* model, const char* directory,
   });
 }
 
+trafo_error* trafo_model_with_adapter(trafo_model* base, const char* directory,
+                                      size_t directory_length, trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const auto from = path_argument(call, directory, directory_length, "directory");
+    ModelObject& m = call.handle(base, "base");
+    call.use(m.context);
+    if (!m.for_inference)
+      call.refuse_argument("base",
+                           " must be prepared with trafo_model_prepare_inference: models with an "
+                           "adapter share its weights, which may not change");
+    std::shared_ptr<Model> model = load_adapted(*m.context, *m.model, from, m.checksums);
+    auto packed = pack_for_decoding(*m.context, *model, m.packed);
+    *out = new_handle<trafo_model>(m.context, std::move(model), nullptr, true, std::move(packed),
+                                   m.model);
+  });
+}
+
 trafo_error* trafo_model_save_adapter(const trafo_model* model, const char* directory,
                                       size_t directory_length) {
   return api(__func__, [&](const Call& call) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "capi/src/handles.h"
 #include "engine/decode/search.h"
+#include "engine/models/adapter.h"
 #include "engine/models/model.h"
 #include "engine/objective/frozen_model.h"
 
@@ -23,6 +25,8 @@ struct ModelObject {
   std::shared_ptr<const FrozenModel> frozen = nullptr;  // of its trainers
   bool for_inference = false;  // trafo_model_prepare_inference: the weights stay as they are
   std::shared_ptr<const PackedWeights> packed = nullptr;  // on the CPU, of a model for inference
+  std::shared_ptr<const Model> base = nullptr;            // whose weights this model shares
+  std::optional<BaseChecksums> checksums = {};            // of a base for inference
 };
 
 inline ParamId checked_parameter(const Call& call, const ParameterStore& parameters,

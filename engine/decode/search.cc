@@ -153,13 +153,16 @@ int64_t longest_source(const ModelSpec& spec, int64_t max_length) {
   return std::max(half, spec.max_positions - std::min(max_length, spec.max_positions));
 }
 
-std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model) {
+std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model,
+                                                       std::shared_ptr<const PackedWeights> base) {
   const ParameterStore& parameters = model.parameters();
   ThreadPool* pool = cpu_thread_pool(context.backend());
   if (pool == nullptr || parameters.dtype() != DType::f32) return nullptr;
-  auto packed = std::make_shared<PackedWeights>();
+  const bool has_base = base != nullptr;
+  auto packed = std::make_shared<PackedWeights>(std::move(base));
   for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
     if (parameters.is_int8(id) || parameters.is_coded(id)) continue;  // laid out already
+    if (has_base && parameters.is_shared(id)) continue;
     const Tensor& weight = parameters.value(id);
     const std::vector<Part>& rows = parameters.parts(id).rows;  // none: of an adapter
     const Role role = rows.empty() ? Role::norm : rows.front().role;

@@ -25,8 +25,10 @@ void check_options(const ModelSpec& spec, const DecodeOptions& options);
 // Packs a copy of the weights, as large as the model, into the layout of the CPU GEMM for few rows.
 // Decoding one sentence is up to twice as fast with it, and the bits of a translation do not depend
 // on the batch. Null on an accelerator and for a model that is not float32. int8 weights are laid
-// out when they are loaded; there is no copy of them.
-std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model);
+// out when they are loaded; there is no copy of them. `base`: of the model whose weights this one
+// shares; only the others are copied.
+std::shared_ptr<const PackedWeights> pack_for_decoding(
+    Context& context, const Model& model, std::shared_ptr<const PackedWeights> base = nullptr);
 
 // Translates each source. The results are in the order of the sources. Each has one to n_best
 // hypotheses, best first; with sampling it has n_best samples in the order of their numbers. A

@@ -5,6 +5,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/io/checksum.h"
+#include "engine/models/meta_model.h"
 #include "engine/models/model_io.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/unary/unary.h"
@@ -74,6 +75,13 @@ void add_updates(Context& context, Model& model, const AdapterConfig& adapter, u
     parameters.set_trainable(context, parameters.name(id), true);
 }
 
+void require_no_adapter(const AdapterState& state) {
+  if (state.config || state.merged)
+    fail(ErrorCode::invalid_argument, kAdapterOrigin, "the model has ",
+         describe(state.config ? *state.config : state.merged->config),
+         state.merged ? ", merged into its weights" : "", " already: remove it first");
+}
+
 }  // namespace
 
 std::vector<ParamId> classifier_parameters(const Model& model) {
@@ -91,13 +99,26 @@ std::vector<ParamId> classifier_parameters(const Model& model) {
 
 void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed) {
   AdapterState& state = model.adapter_state();
-  if (state.config || state.merged)
-    fail(ErrorCode::invalid_argument, kAdapterOrigin, "the model has ",
-         describe(state.config ? *state.config : state.merged->config),
-         state.merged ? ", merged into its weights" : "", " already: remove it first");
+  require_no_adapter(state);
   const AdapterConfig checked = validated(model, adapter);
   add_updates(context, model, checked, seed);
   state.config = checked;
+}
+
+std::unique_ptr<Model> adapted_model(Context& context, const Model& base,
+                                     const AdapterConfig& adapter) {
+  require_no_adapter(base.adapter_state());
+  const AdapterConfig checked = validated(base, adapter);
+  // Its modules, without memory.
+  std::unique_ptr<Model> model = std::move(make_meta_model(base.config()).model);
+  model->share_constants(base);
+  model->set_labels(base.labels());
+  model->parameters().share(context, base.parameters(), updates_of(base, checked),
+                            classifier_parameters(base));
+  model->set_origin(base.origin());
+  model->set_tokens(base.tokens());
+  model->adapter_state().config = checked;
+  return model;
 }
 
 void remove_adapter(Context& context, Model& model) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@ namespace trafo {
 // int8 weights, which cannot be trained. INVALID_ARGUMENT: the model cannot have this adapter, has
 // one already, or is in use by a trainer.
 void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed);
+
+// A model that computes as `base` would with this adapter, with B zero and A of no values yet. It
+// has the base's weights in the base's memory and cannot be trained: A, B and
+// classifier_parameters() alone take memory. The values of the base must stay as they are.
+// INVALID_ARGUMENT: as of add_adapter(). UNSUPPORTED: the base is trained with rounded values.
+std::unique_ptr<Model> adapted_model(Context& context, const Model& base,
+                                     const AdapterConfig& adapter);
 
 // Drops the adapter; of a merged one, what unmerge_adapter() needs. The other parameters stay
 // frozen. INVALID_ARGUMENT: the model has no adapter, or the model is in use by a trainer.

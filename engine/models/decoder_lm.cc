@@ -29,6 +29,8 @@ class DecoderLm final : public Model {
     parameters_.allocate(context, dtype, seed, int8_weights);
   }
 
+  void share_constants(const Model&) override {}
+
  protected:
   Tensor decode(Context& context, const Tensor& ids, const nn::BlockInputs& inputs,
                 bool indices_validated) const override {

@@ -43,6 +43,8 @@ class Encoder final : public Model {
     parameters_.allocate(context, dtype, seed, int8_weights);
   }
 
+  void share_constants(const Model&) override {}
+
  protected:
   Tensor encoder_states(Context& context, const Batch& batch,
                         const DropoutPass& dropout) const override {

@@ -70,6 +70,14 @@ class EncoderDecoder final : public Model {
     target_embedding_.add_positions(positions);
   }
 
+  void share_constants(const Model& base) override {
+    const auto& from = dynamic_cast<const EncoderDecoder&>(base);
+    source_embedding_.share_constants(from.source_embedding_);
+    target_embedding_.share_constants(from.target_embedding_);
+    encoder_.share_constants(from.encoder_);
+    decoder_.share_constants(from.decoder_);
+  }
+
  protected:
   Tensor encoder_states(Context& context, const Batch& batch,
                         const DropoutPass& dropout) const override {

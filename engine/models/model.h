@@ -123,6 +123,10 @@ class Model {
   const std::optional<AdapterConfig>& adapter() const { return adapter_.config; }
   bool merged_adapter() const { return adapter_.merged.has_value(); }
   AdapterState& adapter_state() { return adapter_; }
+  const AdapterState& adapter_state() const { return adapter_; }
+  // Has the tensors of `base`, a model of the same configuration, that are no parameters, such as
+  // a table of positions.
+  virtual void share_constants(const Model& base) = 0;
 
  protected:
   explicit Model(const ModelConfig& config);

@@ -23,6 +23,8 @@ class Embedding {
                      int64_t width, const Init& init, const Place& place);
   // Adds a fixed table [positions, width].
   void add_positions(Tensor table) { fixed_positions_ = std::move(table); }
+  // Has the fixed table of the same module of another model.
+  void share_constants(const Embedding& from) { fixed_positions_ = from.fixed_positions_; }
   // Declares `prefix`.weight [types, width], of which the row of each token's type is added. Comes
   // with learned positions and a norm.
   void add_token_types(ParameterStore& store, const std::string& prefix, int64_t types,

@@ -201,7 +201,7 @@ void clear_padding(Context& context, const Tensor& workspace, int64_t offset, in
 void ParameterStore::make_workspaces(Context& context, DType dtype) {
   int64_t trainable = 0, frozen = 0;
   for (Entry& entry : entries_) {
-    if (has_codes(entry)) continue;
+    if (!has_place(entry)) continue;
     int64_t& size = entry.group.trainable ? trainable : frozen;
     entry.offset = size;
     const int64_t count = element_count(entry.shape);
@@ -216,7 +216,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
   frozen_ = frozen > 0 ? context.zeros({frozen}, dtype) : Tensor{};
   for (Entry& entry : entries_) {
     entry.group.dtype = dtype;
-    if (has_codes(entry)) continue;
+    if (!has_place(entry)) continue;
     const Strides strides = contiguous_strides(entry.shape);
     const Tensor& workspace = entry.group.trainable ? flat_ : frozen_;
     entry.value = workspace.as_strided(entry.shape, strides, entry.offset);
@@ -246,6 +246,7 @@ std::vector<size_t> ParameterStore::matching(std::string_view pattern) const {
 // Its own tensors aside, nothing may look at the values: an optimizer, or a tensor that the host
 // program holds, would go on with the old workspaces.
 void ParameterStore::require_unused() const {
+  for (const Entry& entry : entries_) require_own(entry);
   long in_flat = 1, in_frozen = 1;
   for (const Entry& entry : entries_)
     if (entry.value.defined()) ++(entry.group.trainable ? in_flat : in_frozen);
@@ -255,6 +256,11 @@ void ParameterStore::require_unused() const {
   require(!used, ErrorCode::invalid_argument, "parameters",
           "the parameters are in use, by a trainer or by tensors that were taken of them: free "
           "those first");
+}
+
+void ParameterStore::require_own(const Entry& entry) const {
+  require(!entry.shared, ErrorCode::invalid_argument, "parameters", entry.name,
+          " is of another model, which shares its weights with this one");
 }
 
 // The entries, to be changed and laid out anew.
@@ -324,13 +330,11 @@ Weight ParameterStore::weight(ParamId id) const {
   return weight;
 }
 
-void ParameterStore::add_low_rank(Context& context, std::span<const LowRankOptions> updates,
-                                  uint64_t seed) {
-  require(!has_low_rank(), ErrorCode::internal, "parameters", "there are low-rank updates already");
-  std::deque<Entry> entries = without_tensors();
-  for (Entry& entry : entries) entry.group.trainable = false;
+void ParameterStore::append_updates(std::deque<Entry>& entries,
+                                    std::span<const LowRankOptions> updates,
+                                    const ParameterGroup& group) {
   for (const LowRankOptions& update : updates) {
-    const size_t matrix = index(update.matrix);
+    const auto matrix = static_cast<size_t>(update.matrix);
     const Shape shape = entries[matrix].shape;
     int64_t rows = 0;
     for (const ColumnRange& range : update.ranges) rows += range.count;
@@ -340,12 +344,19 @@ void ParameterStore::add_low_rank(Context& context, std::span<const LowRankOptio
     entries[matrix].low_rank = {down, down + 1, update.scale,
                                 std::make_shared<const std::vector<ColumnRange>>(update.ranges)};
     const Init init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(shape[1]))};
-    const ParameterGroup group{kAdapter, dtype(), !int8_weights_};
     const auto ranges = static_cast<int64_t>(update.ranges.size());
     entries.push_back({prefix + ".lora_A", {ranges * update.rank, shape[1]}, init, group});
     entries.push_back({prefix + ".lora_B", {rows, update.rank}, Init::zeros(), group});
   }
-  const size_t first = entries_.size();
+}
+
+void ParameterStore::add_low_rank(Context& context, std::span<const LowRankOptions> updates,
+                                  uint64_t seed) {
+  require(!has_low_rank(), ErrorCode::internal, "parameters", "there are low-rank updates already");
+  std::deque<Entry> entries = without_tensors();
+  const size_t first = entries.size();
+  for (Entry& entry : entries) entry.group.trainable = false;
+  append_updates(entries, updates, {kAdapter, dtype(), !int8_weights_});
   std::vector<InitialValues> values;  // drawn before anything changes
   const bool draws = context.backend().keeps_data();
   for (size_t i = first; draws && i < entries.size(); ++i)
@@ -361,6 +372,33 @@ void ParameterStore::remove_low_rank(Context& context) {
   while (!entries.empty() && entries.back().group.name == kAdapter) entries.pop_back();
   for (Entry& entry : entries) entry.low_rank.reset();
   lay_out(context, std::move(entries));
+}
+
+[[gnu::cold]] void ParameterStore::share(Context& context, const ParameterStore& from,
+                                         std::span<const LowRankOptions> updates,
+                                         std::span<const ParamId> own) {
+  require(from.count() == count() && !from.has_low_rank(), ErrorCode::internal, "parameters",
+          "weights are shared with a model of the same configuration without an adapter");
+  require(from.quantize_bits_ == 0, ErrorCode::unsupported, "parameters",
+          "quantization-aware training is not for models with an adapter");
+  entries_ = from.entries_;
+  int8_weights_ = from.int8_weights_;
+  base_precision_ = from.base_precision_;
+  for (Entry& entry : entries_) {
+    if (entry.value.defined()) entry.value = entry.value.detach();
+    entry.grad = {};
+    entry.group.trainable = false;
+    entry.shared = true;
+  }
+  for (const ParamId id : own) entries_[index(id)].shared = has_codes(entries_[index(id)]);
+  append_updates(entries_, updates, {kAdapter, from.dtype(), false});
+  make_workspaces(context, from.dtype());
+  for (const ParamId id : own) {
+    const Entry& entry = entries_[index(id)];
+    if (entry.shared) continue;
+    context.backend().copy(entry.value.raw(), from.value(id).raw(), entry.value.bytes());
+  }
+  context.backend().synchronize();
 }
 
 int64_t ParameterStore::set_trainable(Context& context, std::string_view pattern, bool trainable) {
@@ -502,6 +540,7 @@ void ParameterStore::set_value(Context& context, ParamId id, const void* data, s
       static_cast<size_t>(element_count(entry.shape)) * dtype_size(master_.dtype());
   require(bytes == needed, ErrorCode::shape_mismatch, "parameters", name(id), " takes ", needed,
           " bytes, got ", bytes);
+  require_own(entry);
   if (entry.coded) return set_coded_value(context, id, data);
   const Tensor to = exact_value(float_entry(id));
   if (to.dtype() == master_.dtype())

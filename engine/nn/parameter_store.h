@@ -12,6 +12,9 @@
 // In a store with a base precision, matrices of linear layers have codes of few bits instead of
 // values, on every device. They stay frozen; an adapter or other parameters may be trained.
 //
+// A store may share the values and codes of another one (share()): a model with an adapter beside
+// models with others.
+//
 // Under quantization-aware training these weights are trained as masters, in float32 too. The
 // values are the masters rounded to codes: what a quantized model computes with.
 #pragma once
@@ -183,6 +186,14 @@ class ParameterStore {
   void add_low_rank(Context& context, std::span<const LowRankOptions> updates, uint64_t seed);
   // Drops them. The other parameters stay frozen.
   void remove_low_rank(Context& context);
+  // Makes this store, of the same declarations, one that has the values and codes of `from` in its
+  // memory, all frozen. Only the low-rank updates, zeros, and copies of the parameters `own` have
+  // memory here. Values of `from` must stay as they are. UNSUPPORTED: `from` is trained with
+  // rounded values.
+  void share(Context& context, const ParameterStore& from, std::span<const LowRankOptions> updates,
+             std::span<const ParamId> own);
+  // Whether another store's memory holds the parameter.
+  bool is_shared(ParamId id) const { return entries_[index(id)].shared; }
   const std::optional<LowRank>& low_rank(ParamId id) const { return entries_[index(id)].low_rank; }
   bool has_low_rank() const { return !entries_.empty() && entries_.back().group.name == kAdapter; }
 
@@ -235,7 +246,8 @@ class ParameterStore {
   void complete_grads(Context& context);
 
   // Replaces a value, given in the master's dtype; the sizes must agree. A frozen matrix in few
-  // bits gets the codes of the value. INVALID_ARGUMENT: these are not finite.
+  // bits gets the codes of the value. INVALID_ARGUMENT: these are not finite, or the parameter is
+  // shared.
   void set_value(Context& context, ParamId id, const void* data, size_t bytes);
   // Reads a value in the master's dtype; the sizes must agree.
   void get_value(const Context& context, ParamId id, void* data, size_t bytes) const;
@@ -248,7 +260,7 @@ class ParameterStore {
     ParameterGroup group;
     int64_t offset = 0;  // elements, in flat_ or in frozen_
     Tensor value = {}, grad = {};
-    bool takes_int8 = false, kept_float = false, prunable = false;
+    bool takes_int8 = false, kept_float = false, prunable = false, shared = false;
     std::shared_ptr<const Int8Matrix> int8 = nullptr;
     std::shared_ptr<const Int4Matrix> int4 = nullptr;
     std::shared_ptr<const CodedMatrix> coded = nullptr;
@@ -261,13 +273,17 @@ class ParameterStore {
   size_t index(ParamId id) const;
   std::vector<size_t> matching(std::string_view pattern) const;
   void require_unused() const;
+  void require_own(const Entry& entry) const;
   void make_workspaces(Context& context, DType dtype);
   void set_coded_value(Context& context, ParamId id, const void* data);
   void get_coded_value(const Context& context, ParamId id, void* data, size_t bytes) const;
   bool has_codes(const Entry& entry) const {
     return entry.coded || (int8_weights_ && entry.takes_int8);
   }
+  bool has_place(const Entry& entry) const { return !has_codes(entry) && !entry.shared; }
   std::deque<Entry> without_tensors() const;
+  static void append_updates(std::deque<Entry>& entries, std::span<const LowRankOptions> updates,
+                             const ParameterGroup& group);
   void lay_out(Context& context, std::deque<Entry> entries) {
     lay_out(context, std::move(entries), quantize_bits_);
   }

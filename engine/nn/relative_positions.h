@@ -25,6 +25,11 @@ class RelativePositions {
                     int64_t max_positions);
   // Makes the buckets of all distances. Before biases().
   void upload(Context& context);
+  // Has those of the same module of another model instead.
+  void share_constants(const RelativePositions& from) {
+    longest_ = from.longest_;
+    buckets_ = from.buckets_;
+  }
 
   bool defined() const { return store_ != nullptr; }
   // ops::AttentionOptions::distance_bias of sequences of up to `longest` tokens, [heads, 2 longest

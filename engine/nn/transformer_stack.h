@@ -29,6 +29,9 @@ class TransformerStack {
   void add_relative_positions(ParameterStore& store, int64_t max_positions);
   // After the parameters were allocated.
   void upload_constants(Context& context);
+  void share_constants(const TransformerStack& from) {  // of a model of the same configuration
+    relative_positions_.share_constants(from.relative_positions_);
+  }
 
   // embedded [T, width] -> [T, width], normalised. inputs.distance_bias is the stack's own. Blocks
   // that inputs.dropout skips are left out. Under Recompute::full, backward keeps what passes

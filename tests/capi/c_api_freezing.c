@@ -152,6 +152,41 @@ static float* all_values(trafo_model* model, size_t* bytes) {
   return all;
 }
 
+static double score_of(trafo_model* model, const trafo_tokenizer* tokenizer) {
+  const trafo_string_view line = {"alpha beta", 10};
+  double score = 0;
+  OK(trafo_score(model, tokenizer, &line, &line, 1, NULL, &score, NULL));
+  return score;
+}
+
+// `attached` has the adapter of the directory. `base`, prepared for inference, is freed.
+static void test_adapted_model(trafo_model* attached, trafo_model* base,
+                               const trafo_tokenizer* tokenizer, const char* directory) {
+  trafo_model *adapted = NULL, *none = NULL;
+  int64_t tensors = 0, of_attached = 0, elements = 0;
+  const size_t length = strlen(directory);
+  const double expected = score_of(attached, tokenizer), before = score_of(base, tokenizer);
+  FAILS(trafo_model_with_adapter(attached, directory, length, &none), TRAFO_INVALID_ARGUMENT,
+        "base must be prepared");
+  FAILS(trafo_model_with_adapter(base, "nowhere", 7, &none), TRAFO_NOT_FOUND, "nowhere");
+  FAILS(trafo_model_with_adapter(base, directory, length, NULL), TRAFO_INVALID_ARGUMENT, "NULL");
+  OK(trafo_model_with_adapter(base, directory, length, &adapted));
+  FAILS(trafo_model_with_adapter(adapted, directory, length, &none), TRAFO_INVALID_ARGUMENT,
+        "has an adapter");
+  CHECK(none == NULL);
+  CHECK(score_of(adapted, tokenizer) == expected && expected != before);
+  CHECK(score_of(base, tokenizer) == before);
+  trafo_model_free(base);
+  OK(trafo_model_prepare_inference(adapted));  // it is
+  FAILS(trafo_model_remove_adapter(adapted), TRAFO_INVALID_ARGUMENT, "prepared");
+  FAILS(trafo_model_merge_adapter(adapted), TRAFO_INVALID_ARGUMENT, "prepared");
+  OK(trafo_model_get_parameter_count(adapted, &tensors, &elements));
+  OK(trafo_model_get_parameter_count(attached, &of_attached, &elements));
+  CHECK(tensors == of_attached && info_of(adapted, 0).trainable == 0);
+  CHECK(score_of(adapted, tokenizer) == expected);
+  trafo_model_free(adapted);
+}
+
 static void test_adapters(trafo_context* context, const trafo_tokenizer* tokenizer,
                           const trafo_corpus* corpus, int64_t vocabulary) {
   char directory[512];
@@ -207,10 +242,10 @@ static void test_adapters(trafo_context* context, const trafo_tokenizer* tokeniz
   OK(trafo_model_prepare_inference(other));
   FAILS(trafo_model_load_adapter(other, directory, strlen(directory)), TRAFO_INVALID_ARGUMENT,
         "prepared");
+  test_adapted_model(model, other, tokenizer, directory);
   free(base);
   free(trained);
   trafo_model_free(model);
-  trafo_model_free(other);
 }
 
 static void test_teachers(trafo_context* context, const trafo_tokenizer* tokenizer,

@@ -1,6 +1,7 @@
-// Every pair of calls on one model, from two threads at a time. A call that runs no function of the
-// program is never refused, and its result equals a lone call's. Calls that run such functions
-// may be refused beside one another, and while they run, others may be.
+// Every pair of calls on one model, and on two with an adapter over one base, from two threads at a
+// time. A call that runs no function of the program is never refused, and its result equals a lone
+// call's. Calls that run such functions may be refused beside one another, and while they run,
+// others may be.
 #define _XOPEN_SOURCE 700
 #include <pthread.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dlpack_layout.h"
 #include "tiny_config.h"
@@ -19,7 +21,7 @@ enum { kLines = 3, kRounds = 12 };
 
 static trafo_context* context;
 static trafo_tokenizer* tokenizer;
-static trafo_model* model;
+static trafo_model *model, *adapted[2];
 static const trafo_string_view kTexts[kLines] = {
     {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
 static atomic_int failures;
@@ -71,11 +73,20 @@ static trafo_error* translate(uint64_t* sum) {
   trafo_translations_free(translations);
   return error;
 }
-static trafo_error* score(uint64_t* sum) {
+static trafo_error* score_by(trafo_model* by, uint64_t* sum) {
   double scores[kLines];
-  trafo_error* error = trafo_score(model, tokenizer, kTexts, kTexts, kLines, NULL, scores, NULL);
+  trafo_error* error = trafo_score(by, tokenizer, kTexts, kTexts, kLines, NULL, scores, NULL);
   if (!error) mix(sum, scores, sizeof scores);
   return error;
+}
+static trafo_error* score(uint64_t* sum) {
+  return score_by(model, sum);
+}
+static trafo_error* score_first_adapter(uint64_t* sum) {
+  return score_by(adapted[0], sum);
+}
+static trafo_error* score_second_adapter(uint64_t* sum) {
+  return score_by(adapted[1], sum);
 }
 static int32_t hear(void* reports, int32_t work, int64_t done, int64_t total) {
   (void)work, (void)done, (void)total;
@@ -185,6 +196,8 @@ static const struct call {
     {"score_and_tell", score_and_tell, 1},
     {"translate", translate, 0},
     {"score", score, 0},
+    {"score_first_adapter", score_first_adapter, 0},
+    {"score_second_adapter", score_second_adapter, 0},
     {"hidden_states", hidden_states, 0},
     {"logits", logits, 0},
     {"recorded_logits", recorded_logits, 0},
@@ -228,6 +241,43 @@ static void* run_side(void* argument) {
   return NULL;
 }
 
+// Models with adapters that were trained from other seeds, over one base.
+static void make_adapted(const trafo_model_config* config) {
+  static const char* const files[] = {"adapter_config.json", "adapter_model.safetensors"};
+  trafo_model* base = NULL;
+  trafo_corpus* corpus = NULL;
+  MUST(trafo_corpus_new(kTexts, kTexts, kLines, &corpus));
+  MUST(trafo_model_new(context, config, 2, &base));
+  MUST(trafo_model_prepare_inference(base));
+  for (int i = 0; i < 2; ++i) {
+    char directory[] = "/tmp/trafo-c-pairs-XXXXXX", path[128];
+    trafo_trainer_options options;
+    trafo_trainer* trainer = NULL;
+    trafo_step_result step;
+    trafo_model* tuned = NULL;
+    if (!mkdtemp(directory)) exit(1);
+    MUST(trafo_model_new(context, config, 2, &tuned));
+    MUST(trafo_model_add_adapter(tuned, 2, 4, NULL, 0, (uint64_t)i + 1));
+    MUST(trafo_trainer_options_init(&options, sizeof options));
+    options.warmup = 1;
+    options.learning_rate = 0.05;
+    options.max_length = 16;
+    MUST(trafo_trainer_new(tuned, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
+    for (int k = 0; k < 3; ++k) MUST(trafo_trainer_step(trainer, NULL, &step));
+    trafo_trainer_free(trainer);
+    MUST(trafo_model_save_adapter(tuned, directory, strlen(directory)));
+    trafo_model_free(tuned);
+    MUST(trafo_model_with_adapter(base, directory, strlen(directory), &adapted[i]));
+    for (int k = 0; k < 2; ++k) {
+      snprintf(path, sizeof path, "%s/%s", directory, files[k]);
+      remove(path);
+    }
+    rmdir(directory);
+  }
+  trafo_model_free(base);
+  trafo_corpus_free(corpus);
+}
+
 int main(void) {
   trafo_tokenizer_options subwords;
   trafo_model_config config;
@@ -242,6 +292,7 @@ int main(void) {
   MUST(tiny_config(&config));
   MUST(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
   MUST(trafo_model_new(context, &config, 1, &model));
+  make_adapted(&config);
   for (int call = 0; call < kCallCount; ++call) MUST(kCalls[call].run(&alone[call]));
 
   int refused = 0, pairs = 0;
@@ -268,6 +319,7 @@ int main(void) {
   trafo_tensor_free(labels);
   trafo_tensor_free(sum);
   trafo_model_free(model);
+  for (int i = 0; i < 2; ++i) trafo_model_free(adapted[i]);
   trafo_context_free(context);
   trafo_tokenizer_free(tokenizer);
   printf("%d pairs, %d calls refused beside one that calls back, %d failed\n", pairs, refused,

@@ -39,6 +39,24 @@ func (m *Model) LoadAdapter(directory string) error {
 	})
 }
 
+// WithAdapter makes another model, which computes as m would with the adapter in such a directory: any number of
+// adapters serve over one base, and a request chooses its model. The new model has memory for its adapter alone; the
+// other weights, quantized ones too, are the memory of m, which stays until the last of them is closed. Both are
+// prepared for inference, and calls on them are serialised. ErrInvalidArgument: m is not prepared with
+// PrepareInference, or has an adapter; otherwise as LoadAdapter.
+func (m *Model) WithAdapter(directory string) (adapted *Model, err error) {
+	err = m.in("Model.WithAdapter", func() *C.trafo_error {
+		data, length := chars(directory)
+		var out *C.trafo_model
+		if e := C.trafo_model_with_adapter(m.ptr, data, length, &out); e != nil {
+			return e
+		}
+		adapted = m.c.adoptModel(out)
+		return nil
+	})
+	return adapted, err
+}
+
 // SaveAdapter writes the adapter to a directory that PEFT reads, in place of one that is there.
 func (m *Model) SaveAdapter(directory string) error {
 	return m.in("Model.SaveAdapter", func() *C.trafo_error {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -292,4 +293,30 @@ func TestAdapters(t *testing.T) {
 		t.Error(score(other), before)
 	}
 	wantError(t, other.LoadAdapter(t.TempDir()), trafo.ErrNotFound)
+
+	_, err := other.WithAdapter(directory)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	check(other.PrepareInference())
+	_, err = other.WithAdapter(t.TempDir())
+	wantError(t, err, trafo.ErrNotFound)
+	var beside []*trafo.Model
+	for range 3 {
+		beside = append(beside, must[*trafo.Model](t)(other.WithAdapter(directory)))
+	}
+	if score(other) != before {
+		t.Error(score(other), before)
+	}
+	check(other.Close()) // its weights stay
+	var group sync.WaitGroup
+	for _, m := range beside {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			found, err := m.Score(t.Context(), tokenizer, source[:1], target[:1])
+			if err != nil || found[0].LogProbability != trained || m.Close() != nil {
+				t.Error(found, err, trained)
+			}
+		}()
+	}
+	group.Wait()
 }

@@ -1656,8 +1656,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 
 /* ---- LoRA adapters (Hu et al., arXiv 2106.09685): y = x W^T + alpha / rank (x A^T) B^T ----
  *
- * docs/guide/adapters.md explains them. Each function below but trafo_model_save_adapter returns INVALID_ARGUMENT if the model has a trainer, is
- * prepared for inference, or tensors of its parameters are not freed. After an error the model is unchanged. */
+ * docs/guide/adapters.md explains them. Each function below but trafo_model_with_adapter and trafo_model_save_adapter returns
+ * INVALID_ARGUMENT if the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. After an error the
+ * model is unchanged. */
 
 /* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still
  * computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model
@@ -1670,6 +1671,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_add_adapter(trafo_model *model
  * INVALID_ARGUMENT: an adapter of another base; the message names what differs. UNSUPPORTED: PEFT's options that adapters here do not have.
  * NOT_FOUND, CORRUPT_FILE. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_adapter(trafo_model *model, const char *directory, size_t directory_length);
+/* A model of the same context that computes as `base` would with the adapter of such a directory: any number of adapters serve over one
+ * base, and a request chooses its model. The new model has its own adapter (on a CPU in float32 also laid out for decoding) and the
+ * classifier that comes with one; all other weights, quantized ones too, are the base's memory. It is prepared for inference like the base,
+ * which must be, and keeps the base's weights alive; both are freed in any order. The call hashes the base once, if the directory has the
+ * checksum of its base. Errors as of trafo_model_load_adapter. INVALID_ARGUMENT also: the base is not prepared for inference, or has an
+ * adapter. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_with_adapter(trafo_model *base, const char *directory, size_t directory_length,
+                                                               trafo_model **out);
 /* Writes the adapter to a directory that PEFT reads beside the exported base; an adapter in it is replaced. INVALID_ARGUMENT: there is no
  * adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length);

@@ -22,7 +22,8 @@ void PackedWeights::add(ThreadPool& pool, const float* weight, int64_t n, int64_
 bool PackedWeights::run(ThreadPool& pool, const GemmParams& p) const {
   if (p.dtype != DType::f32 || !p.trans_b || p.batch != 1 || p.m == 0 || p.ldb != p.k) return false;
   const auto found = weights_.find(p.b);
-  if (found == weights_.end() || found->second.n != p.n || found->second.k != p.k) return false;
+  if (found == weights_.end()) return more_ && more_->run(pool, p);
+  if (found->second.n != p.n || found->second.k != p.k) return false;
   gemm_packed_f32(pool, p, found->second.panels.data());
   return true;
 }

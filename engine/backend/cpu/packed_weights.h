@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/backend/backend.h"
@@ -16,10 +17,13 @@ namespace trafo {
 
 class PackedWeights {
  public:
+  // `more`: other weights beside those that are added here.
+  explicit PackedWeights(std::shared_ptr<const PackedWeights> more = nullptr)
+      : more_(std::move(more)) {}
   // Adds weight [n, k], float32, rows without gaps. It must stay where it is and as it is while
   // this is used.
   void add(ThreadPool& pool, const float* weight, int64_t n, int64_t k);
-  bool empty() const { return weights_.empty(); }
+  bool empty() const { return weights_.empty() && (!more_ || more_->empty()); }
 
   // Runs the GEMM if its B is one of the weights; false: it is not, and nothing was done.
   bool run(ThreadPool& pool, const GemmParams& params) const;
@@ -30,6 +34,7 @@ class PackedWeights {
     std::vector<float> panels;
   };
   std::unordered_map<const void*, Weight> weights_;
+  std::shared_ptr<const PackedWeights> more_;
 };
 
 // Gives the CPU backend weights to look into while this lives; any other backend is left alone.

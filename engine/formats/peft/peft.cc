@@ -271,7 +271,7 @@ void refuse_other_kinds(const ConfigReader& config, const Model& model) {
 
 // Refuses an adapter that says it is of a base of the same shape with other weights.
 void require_base_weights(const SafetensorsReader& reader, const Context& context,
-                          const Model& model) {
+                          const Model& model, std::optional<BaseChecksums>& checksums) {
   const auto said = [&](const char* key) {
     const auto found = reader.metadata().find(key);
     return found == reader.metadata().end() ? std::string() : found->second;
@@ -280,8 +280,8 @@ void require_base_weights(const SafetensorsReader& reader, const Context& contex
   const bool coded = model.parameters().has_codes() || said(kBaseKey).empty();
   const std::string base = said(coded ? kBaseVectorsKey : kBaseKey);
   if (base.empty()) return;  // written by PEFT
-  const BaseChecksums checksums = base_checksums(context, model);
-  const std::string& own = coded ? checksums.vectors : checksums.all;
+  if (!checksums) checksums = base_checksums(context, model);
+  const std::string& own = coded ? checksums->vectors : checksums->all;
   const std::string& label = model.origin().file;
   require(base == own, ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
           " is an adapter of another base: ", coded ? "norms and biases" : "the weights", " of ",
@@ -290,7 +290,8 @@ void require_base_weights(const SafetensorsReader& reader, const Context& contex
 }
 
 // Refuses an adapter that says it is of another base.
-void require_base(const SafetensorsReader& reader, const Context& context, const Model& model) {
+void require_base(const SafetensorsReader& reader, const Context& context, const Model& model,
+                  std::optional<BaseChecksums>& checksums) {
   if (reader.metadata().contains(kModelConfigKey)) {
     ModelConfig saved = read_model_config(reader);
     const ModelConfig& own = model.config();
@@ -309,7 +310,7 @@ void require_base(const SafetensorsReader& reader, const Context& context, const
       kPeftOrigin, reader.label(),
       " is an adapter of a base with another vocabulary than this model's: their checksums are ",
       vocabulary, " and ", own);
-  require_base_weights(reader, context, model);
+  require_base_weights(reader, context, model, checksums);
 }
 
 // The targets of which the file has tensors.
@@ -452,17 +453,49 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
   output.keep();
 }
 
-void load_adapter(Context& context, Model& model, const fs::path& directory) {
-  const ConfigReader json(directory / kConfigFile);
-  refuse_other_kinds(json, model);
-  const ModelSpec& spec = model.spec();
+namespace {
+
+struct AdapterFiles {
+  AdapterConfig adapter;
+  struct Values {
+    std::vector<float> down, up;
+  };
+  std::vector<std::pair<AdapterSite, Values>> sites;
+  std::vector<std::pair<ParamId, std::vector<float>>> classifier;
+};
+
+AdapterConfig adapter_in(const ConfigReader& json) {
   AdapterConfig adapter;
   adapter.rank = json.integer("r", 1, limits::kModelDimension);
   adapter.alpha = json.number("lora_alpha");
   // rsLoRA (Kalajdzievski, arXiv 2312.03732) scales by alpha / sqrt(rank).
   if (json.flag("use_rslora", false)) adapter.alpha *= std::sqrt(static_cast<double>(adapter.rank));
+  return adapter;
+}
+
+// The classifier's parameters that the file has.
+std::vector<std::pair<ParamId, std::vector<float>>> classifier_in(const SafetensorsReader& reader,
+                                                                  const Model& model) {
+  std::vector<std::pair<ParamId, std::vector<float>>> classifier;
+  for (const auto& [name, id] : saved_modules(model)) {
+    const TensorInfo* info = reader.find(name);
+    if (info == nullptr) continue;  // the classifier of the base
+    const Shape& shape = model.parameters().shape(id);
+    require(Shape(std::span<const int64_t>(info->shape)) == shape, ErrorCode::invalid_argument,
+            kPeftOrigin, reader.label(), ": ", name, " is not ", shape.str());
+    append(classifier.emplace_back(id, std::vector<float>{}).second, reader, *info);
+  }
+  return classifier;
+}
+
+AdapterFiles read_adapter(const Context& context, const Model& model, const fs::path& directory,
+                          std::optional<BaseChecksums>& checksums) {
+  const ConfigReader json(directory / kConfigFile);
+  refuse_other_kinds(json, model);
+  AdapterFiles files{adapter_in(json), {}, {}};
+  AdapterConfig& adapter = files.adapter;
   const SafetensorsReader reader = SafetensorsReader::open_foreign(directory / kTensorFile);
-  require_base(reader, context, model);
+  require_base(reader, context, model, checksums);
   adapter.targets = targets_in(reader, model, adapter);
   adapter = validated(model, adapter);
   // The tensors are written first: a file that says otherwise is of another adapter.
@@ -473,37 +506,46 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
   }
   const std::vector<AdapterSite> sites = adapter_sites(model, adapter);
   refuse_surplus(reader, model, sites);
-  struct Values {
-    std::vector<float> down, up;
-  };
-  std::vector<Values> values;
   for (const AdapterSite& site : sites) {
-    Values& of_site = values.emplace_back();
+    AdapterFiles::Values values;
     for (const AdapterModule& module : site.modules) {
-      append(of_site.down, reader,
-             same_in_layers(reader, spec, module, "lora_A", adapter.rank, site.columns));
-      append(of_site.up, reader,
-             same_in_layers(reader, spec, module, "lora_B", module.range.count, adapter.rank));
+      append(values.down, reader,
+             same_in_layers(reader, model.spec(), module, "lora_A", adapter.rank, site.columns));
+      append(
+          values.up, reader,
+          same_in_layers(reader, model.spec(), module, "lora_B", module.range.count, adapter.rank));
     }
+    files.sites.emplace_back(site, std::move(values));
   }
-  std::vector<std::pair<ParamId, std::vector<float>>> classifier;
-  for (const auto& [name, id] : saved_modules(model)) {
-    const TensorInfo* info = reader.find(name);
-    if (info == nullptr) continue;  // the classifier of the base
-    const Shape& shape = model.parameters().shape(id);
-    require(Shape(std::span<const int64_t>(info->shape)) == shape, ErrorCode::invalid_argument,
-            kPeftOrigin, reader.label(), ": ", name, " is not ", shape.str());
-    append(classifier.emplace_back(id, std::vector<float>{}).second, reader, *info);
-  }
-  add_adapter(context, model, adapter, 0);
-  ParameterStore& parameters = model.parameters();
-  for (const auto& [id, of_classifier] : classifier)
+  files.classifier = classifier_in(reader, model);
+  return files;
+}
+
+void set_values(Context& context, ParameterStore& parameters, const AdapterFiles& files) {
+  for (const auto& [id, of_classifier] : files.classifier)
     set_floats(context, parameters, id, of_classifier);
-  for (size_t i = 0; i < sites.size(); ++i) {
-    const ParameterStore::LowRank pair = pair_of(parameters, sites[i]);
-    set_floats(context, parameters, pair.down, values[i].down);
-    set_floats(context, parameters, pair.up, values[i].up);
+  for (const auto& [site, values] : files.sites) {
+    const ParameterStore::LowRank pair = pair_of(parameters, site);
+    set_floats(context, parameters, pair.down, values.down);
+    set_floats(context, parameters, pair.up, values.up);
   }
+}
+
+}  // namespace
+
+void load_adapter(Context& context, Model& model, const fs::path& directory) {
+  std::optional<BaseChecksums> checksums;
+  const AdapterFiles files = read_adapter(context, model, directory, checksums);
+  add_adapter(context, model, files.adapter, 0);
+  set_values(context, model.parameters(), files);
+}
+
+std::unique_ptr<Model> load_adapted(Context& context, const Model& base, const fs::path& directory,
+                                    std::optional<BaseChecksums>& checksums) {
+  const AdapterFiles files = read_adapter(context, base, directory, checksums);
+  std::unique_ptr<Model> model = adapted_model(context, base, files.adapter);
+  set_values(context, model->parameters(), files);
+  return model;
 }
 
 }  // namespace trafo

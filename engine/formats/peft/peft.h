@@ -5,7 +5,10 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 
+#include "engine/models/adapter.h"
 #include "engine/models/model.h"
 
 namespace trafo {
@@ -23,5 +26,11 @@ void save_adapter(Context& context, const Model& model, const std::filesystem::p
 // adapters here do not have: DoRA, biases, other ranks in some modules, embeddings. CORRUPT_FILE
 // and NOT_FOUND name the file. After an error the model is unchanged.
 void load_adapter(Context& context, Model& model, const std::filesystem::path& directory);
+
+// adapted_model() with the adapter of such a directory. Errors as of load_adapter() and
+// adapted_model(). `checksums`: of the base; computed if they are needed and not there yet.
+std::unique_ptr<Model> load_adapted(Context& context, const Model& base,
+                                    const std::filesystem::path& directory,
+                                    std::optional<BaseChecksums>& checksums);
 
 }  // namespace trafo

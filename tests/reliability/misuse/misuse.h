@@ -83,7 +83,8 @@ int32_t* fresh_ids(void);
 trafo_tensor* fresh_loss(void);
 trafo_trainer* fresh_saver(void);     /* with a run directory */
 trafo_trainer* fresh_validated(void); /* and a best checkpoint in it */
-/* 0: without an adapter, 1: with one, 2: merged, 3: with a teacher instead, 4: with a reference */
+/* 0: without an adapter, 1: with one, 2: merged, 3: with a teacher instead, 4: with a reference,
+ * 5: prepared for inference, without one */
 trafo_model* fresh_adapted(int state);
 trafo_corpus* fresh_preferences(void);         /* of two pairs of answers */
 trafo_model* fresh_language_model(void);       // without an encoder

@@ -353,6 +353,10 @@ trafo_model* fresh_adapted(int state) {
     must(trafo_model_load_reference(model, w.files.model, strlen(w.files.model)));
     return model;
   }
+  if (state == 5) {
+    must(trafo_model_prepare_inference(model));
+    return model;
+  }
   if (state > 0) must(trafo_model_add_adapter(model, 2, 4, NULL, 0, 1));
   if (state > 1) must(trafo_model_merge_adapter(model));
   return model;

@@ -3109,6 +3109,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " A model of the same context that computes as `base` would with the adapter of such a directory: any number of adapters serve over one\n base, and a request chooses its model. The new model has its own adapter (on a CPU in float32 also laid out for decoding) and the\n classifier that comes with one; all other weights, quantized ones too, are the base's memory. It is prepared for inference like the base,\n which must be, and keeps the base's weights alive; both are freed in any order. The call hashes the base once, if the directory has the\n checksum of its base. Errors as of trafo_model_load_adapter. INVALID_ARGUMENT also: the base is not prepared for inference, or has an\n adapter. since 0.1"]
+    pub fn trafo_model_with_adapter(
+        base: *mut trafo_model,
+        directory: *const ::core::ffi::c_char,
+        directory_length: usize,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Writes the adapter to a directory that PEFT reads beside the exported base; an adapter in it is replaced. INVALID_ARGUMENT: there is no\n adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1"]
     pub fn trafo_model_save_adapter(
         model: *const trafo_model,

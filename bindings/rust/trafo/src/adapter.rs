@@ -5,7 +5,7 @@ use std::path::Path;
 use trafo_sys as sys;
 
 use crate::error::{Result, check};
-use crate::handle::path_view;
+use crate::handle::{RawModel, path_view};
 use crate::model::Model;
 
 /// The adapter that [`Model::add_adapter`] adds: y = x Wᵀ + alpha / rank (x Aᵀ) Bᵀ in the linear layers that are
@@ -74,6 +74,29 @@ impl Model {
         let (data, length) = path_view(directory.as_ref());
         // SAFETY: the handle is live and exclusive, the path is valid during the call.
         check(unsafe { sys::trafo_model_load_adapter(self.as_ptr(), data, length) })
+    }
+    /// Another model, which computes as this one would with the adapter in such a directory: any number of adapters serve
+    /// over one base, and a request chooses its model. The new model has memory for its adapter alone; the other weights,
+    /// quantized ones too, are this model's memory, which stays until the last of them is dropped. Both are prepared for
+    /// inference, and calls on them are serialised. `InvalidArgument`: this model is not prepared with
+    /// [`Model::prepare_inference`], or has an adapter; otherwise as [`Model::load_adapter`].
+    ///
+    /// ```no_run
+    /// # use trafo::Model;
+    /// # fn main() -> trafo::Result<()> {
+    /// let mut base = Model::load("base")?;
+    /// base.prepare_inference()?;
+    /// let (support, legal) = (base.with_adapter("support")?, base.with_adapter("legal")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_adapter(&self, directory: impl AsRef<Path>) -> Result<Model> {
+        let (data, length) = path_view(directory.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        let raw = RawModel::make(|out| unsafe {
+            sys::trafo_model_with_adapter(self.as_ptr(), data, length, out)
+        })?;
+        Ok(self.beside(raw))
     }
     /// Writes the adapter to a directory that PEFT reads, in place of one that is there.
     pub fn save_adapter(&self, directory: impl AsRef<Path>) -> Result<()> {

@@ -3,6 +3,7 @@ use std::fmt;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use trafo_sys as sys;
 
@@ -144,7 +145,7 @@ pub(crate) enum Interruption {
 }
 
 pub(crate) struct ContextInner {
-    pub(crate) raw: RawContext,
+    pub(crate) raw: Arc<RawContext>,
     /// Left by a region's callback for the call that ran it.
     pub(crate) interruption: RefCell<Option<Interruption>>,
 }
@@ -182,7 +183,7 @@ impl Context {
     }
     /// With other settings.
     pub fn with_options(options: &ContextOptions) -> Result<Self> {
-        let raw = options.make()?;
+        let raw = Arc::new(options.make()?);
         Ok(Context(Rc::new(ContextInner { raw, interruption: RefCell::new(None) })))
     }
     /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.

@@ -2,6 +2,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::Arc;
 
 use trafo_sys as sys;
 
@@ -177,12 +178,14 @@ impl fmt::Debug for Parameter<'_> {
 /// ```
 pub struct Model {
     raw: RawModel,
-    context: RawContext,
+    // Models of `with_adapter` share it.
+    context: Arc<RawContext>,
 }
 
 // SAFETY: a model's context is made with it and never handed out, so every handle that uses the context lies in this
-// struct (or in a Trainer together with it, or borrows it) and moves with it. trafo.h: everything may move between
-// threads, and calls that use one context are serialised, so that a shared model may be used by several at once.
+// struct (or in a Trainer together with it, or borrows it) and moves with it, or in a model of `with_adapter`, which only
+// computes. trafo.h: everything may move between threads, and calls that use one context are serialised, so that a shared
+// model or context may be used by several at once.
 unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
@@ -234,15 +237,19 @@ impl Model {
     pub(crate) fn replaced(self, raw: RawModel) -> Self {
         Model { raw, context: self.context }
     }
+    /// Another model beside this one, in its context.
+    pub(crate) fn beside(&self, raw: RawModel) -> Self {
+        Model { raw, context: self.context.clone() }
+    }
     /// Takes another model in this one's context.
     pub(crate) fn replace(&mut self, raw: RawModel) {
         self.raw = raw;
     }
-    pub(crate) fn into_raw(self) -> (RawModel, RawContext) {
+    pub(crate) fn into_raw(self) -> (RawModel, Arc<RawContext>) {
         (self.raw, self.context)
     }
-    /// The context must be used by nothing but the model from here on.
-    pub(crate) fn from_raw(raw: RawModel, context: RawContext) -> Self {
+    /// The context must be used by nothing but the model, and others of `with_adapter`, from here on.
+    pub(crate) fn from_raw(raw: RawModel, context: Arc<RawContext>) -> Self {
         Model { raw, context }
     }
     /// Runs a C call that makes a model in a separate context.
@@ -250,7 +257,7 @@ impl Model {
         options: &ContextOptions,
         call: impl FnOnce(*mut sys::trafo_context, *mut *mut sys::trafo_model) -> *mut sys::trafo_error,
     ) -> Result<Self> {
-        let context = options.make()?;
+        let context = Arc::new(options.make()?);
         let raw = RawModel::make(|out| call(context.as_ptr(), out))?;
         Ok(Model { raw, context })
     }

@@ -283,6 +283,23 @@ fn adapters_are_trained_stored_and_merged() -> trafo::Result<()> {
     base.remove_adapter()?;
     assert_eq!(score(&base, &tokenizer)?, before);
 
+    let error = base.with_adapter(folder.join("adapter")).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("prepared"), "{error}");
+    base.prepare_inference()?;
+    let support = base.with_adapter(folder.join("adapter"))?;
+    let legal = base.with_adapter(folder.join("adapter"))?;
+    std::thread::scope(|scope| {
+        for (model, expected) in [(&base, before), (&support, trained), (&legal, trained)] {
+            let tokenizer = &tokenizer;
+            scope.spawn(move || {
+                (0..4).for_each(|_| assert_eq!(score(model, tokenizer).unwrap(), expected));
+            });
+        }
+    });
+    drop(base); // its weights stay
+    assert_eq!(score(&support, &tokenizer)?, trained);
+
     let mut other = Model::new(&config.width(64), 3)?;
     let error = other.load_adapter(folder.join("adapter")).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use trafo_sys as sys;
 
@@ -55,7 +56,7 @@ pub struct Loaded {
 pub struct ClosedParameters {
     // Freed before the context.
     tensors: Vec<(String, RawTensor)>,
-    context: RawContext,
+    context: Arc<RawContext>,
 }
 
 // SAFETY: nothing outside this struct uses the context or the tensors in it: close() has seen that no other handle is left.
