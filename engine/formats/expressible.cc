@@ -99,7 +99,7 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                qk_norm, no_rope_interval, attention_scale, score_cap, window, full_interval,
                window_rotary, relative] = attention;
   const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
-  const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude] =
+  const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude, growth] =
       rotary.value_or(RotaryAngles{});
   const std::string biases = biases_of(qkv_bias, output_bias, ffn_bias);
   const std::string positions = positions_of(table, rotary.has_value(), relative.has_value());
@@ -133,6 +133,8 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                                  : concat("biases of linear layers (", biases, ")")});
   to.push_back({"rope_scaling", scaling, "scaled rotary positions (rope_factor)"});
   to.push_back({"rope_theta", rotary ? decimal_of(theta) : "none"});
+  to.push_back({"rope_query_growth", growth == 0 ? "none" : decimal_of(growth),
+                "queries that grow with their positions (rope_query_growth)"});
   to.push_back({"no_rope_interval", concat(no_rope_interval)});
   // "all", or the interval of the layers without it.
   to.push_back({"sliding_window",
@@ -227,6 +229,7 @@ Form llama_form(const LlamaForm& parts) {
           {"kv_heads", "*"},
           {"rope_scaling", parts.rope_scaling},
           {"rope_theta", "*"},
+          {"rope_query_growth", parts.query_growth},
           {"no_rope_interval", parts.no_rope_interval},
           {"sliding_window", parts.window},
           {"rope_local_theta", parts.local_theta},

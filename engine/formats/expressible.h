@@ -50,6 +50,7 @@ struct LlamaForm {
   // Of Gemma: other rotary positions in the layers with a window, a factor of the scores.
   const char *local_theta = "none", *attention_scale = "usual";
   const char* soft_caps = "none";  // of scores and of logits
+  const char* query_growth = "none";
 };
 Form llama_form(const LlamaForm& parts = {});
 

@@ -192,6 +192,7 @@ constexpr DirectoryReader kDirectoryReaders[] = {{"marian", interop::read_marian
                                                  {"olmo2", interop::read_llama},
                                                  {"gemma2", interop::read_llama},
                                                  {"gemma3_text", interop::read_llama},
+                                                 {"ministral3", interop::read_llama},
                                                  {"bert", interop::read_bert},
                                                  {"roberta", interop::read_bert},
                                                  {"xlm-roberta", interop::read_bert}};
@@ -223,6 +224,7 @@ constexpr RefusedKind kRefusedKinds[] = {
     {" gemma3 gemma3n gemma3n_text gemma4 gemma4_text ",
      "images, embeddings of layers and shared keys (Gemma 3 is imported from its text model, "
      "gemma3_text)"},
+    {" mistral3 ", "images (Ministral 3 is imported from its text model, ministral3)"},
     {" cohere2 exaone4 olmo3 ", "the rotary positions of their layers with an attention window"},
     {" umt5 longt5 switch_transformers udop pop2piano ",
      "T5's other kinds of attention and layers"},

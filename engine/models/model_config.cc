@@ -126,6 +126,10 @@ void check_form(const ModelConfig& c) {
                    " must be above 1 with rope_scaling yarn, got ", c.rope_theta);
   require_argument(yarn || c.rope_magnitude == 0, kModelConfigOrigin, "rope_magnitude",
                    " comes with rope_scaling yarn only");
+  require_argument(c.rope_query_growth == 0 ||
+                       (c.rope_original_positions > 0 && c.qk_norm != QkNorm::head_after_rotary),
+                   kModelConfigOrigin, "rope_query_growth",
+                   " needs rope_original_positions, and no norms after rotary positions");
   require_argument(!rotary || attention.head_dim % 2 == 0, kModelConfigOrigin, "positions",
                    " rotary needs heads of an even width, that of the ", c.heads, " heads is ",
                    attention.head_dim);

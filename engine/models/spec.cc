@@ -69,6 +69,7 @@ StackSpec common_stack(const ModelConfig& c) {
               c.rope_low_turns, c.rope_high_turns, c.rope_scaling};
     if (c.rope_scaling == RopeScaling::yarn)
       angles.magnitude = c.rope_magnitude > 0 ? c.rope_magnitude : yarn_magnitude(c.rope_factor);
+    angles.query_growth = c.rope_query_growth;
     if (c.rope_local_theta > 0) {
       stack.attention.window_rotary.emplace();
       stack.attention.window_rotary->theta = c.rope_local_theta;

@@ -51,7 +51,8 @@ TEST_F(ImportTest, Qwen3) {
   refused("model_type", "qwen4",
           "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, t5, mt5, gpt2, llama, "
           "mistral, qwen2, qwen3, phi3, "
-          "hunyuan_v1_dense, smollm3, granite, olmo2, gemma2, gemma3_text, bert, roberta and "
+          "hunyuan_v1_dense, smollm3, granite, olmo2, gemma2, gemma3_text, ministral3, bert, "
+          "roberta and "
           "xlm-roberta can be");
 }
 
@@ -493,6 +494,80 @@ TEST_F(ImportTest, PositionsStretchedByYarn) {
   refused("beta_fast", 0.5, ErrorCode::corrupt_file, "beta_slow must be above 0 and below");
   refused("attention_factor", 0, ErrorCode::corrupt_file, "attention_factor must be above 0");
   refused("factor", 0.5, ErrorCode::corrupt_file, "factor must be at least 1");
+}
+
+TEST_F(ImportTest, Ministral3) {
+  ModelConfig config = llama_config(1, false);
+  config.rope_scaling = RopeScaling::yarn;
+  config.rope_factor = 16;
+  config.rope_original_positions = 20;
+  config.rope_low_turns = kYarnSlow;
+  config.rope_high_turns = kYarnFast;
+  config.rope_magnitude = 1;
+  config.rope_query_growth = 0.1;
+  config.sliding_window = 8;
+  EXPECT_EQ(imported(llama("ministral3-windows", config)).model->config(), config);
+  config.sliding_window = 0;
+  const fs::path directory = llama("ministral3", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  const std::string written = read_text_file(directory / "config.json", 1 << 20);
+  const auto with = [&](const std::function<void(FileJson&)>& change) {
+    write_file_atomically(directory / "config.json", written);
+    edit_config(directory, [&](FileJson& json) {
+      // As its class writes it.
+      json["rope_parameters"] = {{"type", "yarn"},
+                                 {"rope_theta", json["rope_theta"]},
+                                 {"factor", 16.0},
+                                 {"original_max_position_embeddings", 20},
+                                 {"max_position_embeddings", 262144},
+                                 {"beta_fast", 32.0},
+                                 {"beta_slow", 1.0},
+                                 {"mscale", 1.0},
+                                 {"mscale_all_dim", 1.0},
+                                 {"llama_4_scaling_beta", 0.1}};
+      json.erase("rope_scaling");
+      json.erase("rope_theta");
+      change(json);
+    });
+  };
+  with([](FileJson& json) {
+    EXPECT_EQ(json["architectures"][0], "Ministral3ForCausalLM");
+    EXPECT_EQ(json["model_type"], "ministral3");
+    EXPECT_FALSE(json.contains("attention_bias") || json.contains("sliding_window"));
+  });
+  EXPECT_EQ(imported(directory).model->config(), config);
+  const auto refused = [&](ErrorCode code, const char* text,
+                           const std::function<void(FileJson&)>& change) {
+    with(change);
+    refused_import(directory, code, text);
+  };
+  using enum ErrorCode;
+  refused(corrupt_file, "rope_parameters has no llama_4_scaling_beta",
+          [](FileJson& json) { json["rope_parameters"].erase("llama_4_scaling_beta"); });
+  refused(corrupt_file, "llama_4_scaling_beta must be at least 0",
+          [](FileJson& json) { json["rope_parameters"]["llama_4_scaling_beta"] = -0.1; });
+  refused(unsupported, "rope_type is default; this model_type has yarn", [](FileJson& json) {
+    json["rope_parameters"] = {{"rope_type", "default"}};
+  });
+  refused(unsupported, "has no rope_parameters",
+          [](FileJson& json) { json.erase("rope_parameters"); });
+  refused(unsupported, "rope_scaling is given",
+          [](FileJson& json) { json["rope_scaling"] = json["rope_parameters"]; });
+  refused(unsupported, "attention_bias", [](FileJson& json) { json["attention_bias"] = true; });
+  refused(unsupported, "model_type is mistral3;",
+          [](FileJson& json) { json["model_type"] = "mistral3"; });
+  // No other class has the factor, and this one has it with YaRN.
+  refused(unsupported, "llama_4_scaling_beta' is not known",
+          [](FileJson& json) { json["model_type"] = "mistral"; });
+  for (const ExportFormat format :
+       {ExportFormat::ctranslate2, ExportFormat::onnx, ExportFormat::gguf})
+    expect_error(ErrorCode::unsupported, "cannot express",
+                 [&] { exported(*model_, format, "none"); });
+  config.rope_scaling = RopeScaling::llama3;
+  config.rope_magnitude = 0;
+  expect_error(ErrorCode::unsupported, "queries that grow with their positions",
+               [&] { exported(*model_of(config), ExportFormat::hf_llama, "llama3"); });
 }
 
 // The same function with embeddings that are not scaled.

@@ -423,6 +423,8 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"qk_norm", [](ModelSpec& s) { s.decoder.attention.qk_norm = QkNorm::head; }},
     {"rope_scaling", [](ModelSpec& s) { s.decoder.attention.rotary.emplace().factor = 2; }},
     {"rope_theta", [](ModelSpec& s) { s.decoder.attention.rotary.emplace(); }},
+    {"rope_query_growth",
+     [](ModelSpec& s) { s.decoder.attention.rotary.emplace().query_growth = 0.1; }},
     {"activation", [](ModelSpec& s) { s.decoder.feed_forward.activation = Activation::silu; }},
     {"norm_epsilon", [](ModelSpec& s) { s.decoder.norm.epsilon = 0.5; }},
     {"no_rope_interval", [](ModelSpec& s) { s.decoder.attention.no_rope_interval = 4; }},

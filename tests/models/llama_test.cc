@@ -90,6 +90,14 @@ ModelConfig stretched(ModelConfig config) {
   return config;
 }
 
+// Ministral 3: queries that grow with the position.
+ModelConfig tiny_ministral3(double dropout = 0.2) {
+  ModelConfig config = stretched(tiny_llama(1, true, dropout));
+  config.rope_original_positions = 3;
+  config.rope_query_growth = 0.5;
+  return config;
+}
+
 std::vector<PackedBatchHost> batches(size_t count) {
   return copy_batches(Architecture::decoder_lm, count);
 }
@@ -295,7 +303,7 @@ TEST(Llama, GradientsInFloat64) {
        {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0)),
         tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)), stretched(tiny_qwen3(1, true, 0)),
         tiny_hunyuan(1, false, 0), tiny_olmo2(0), tiny_scaled(0), tiny_mistral(0), tiny_gemma3(0),
-        tiny_gemma2(0)}) {
+        tiny_gemma2(0), tiny_ministral3(0)}) {
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -340,7 +348,7 @@ PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute reco
 }
 
 TEST(Llama, RecomputingChangesNoBit) {
-  std::vector<ModelConfig> forms(9, tiny_llama(1));
+  std::vector<ModelConfig> forms(10, tiny_llama(1));
   forms[1].pre_norm = false;
   forms[2] = stretched(tiny_qwen3());
   forms[3] = tiny_hunyuan();
@@ -349,6 +357,7 @@ TEST(Llama, RecomputingChangesNoBit) {
   forms[6] = tiny_mistral();
   forms[7] = tiny_gemma3();
   forms[8] = tiny_gemma2();
+  forms[9] = tiny_ministral3();
   for (ModelConfig& config : forms) {
     config.decoder_layers = 3;
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
@@ -474,7 +483,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
 TEST_P(LlamaOnDevice, EqualsTheCpu) {
   for (const ModelConfig& config :
        {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3()), tiny_hunyuan(), tiny_olmo2(),
-        tiny_scaled(), tiny_mistral(), tiny_gemma3(), tiny_gemma2()}) {
+        tiny_scaled(), tiny_mistral(), tiny_gemma3(), tiny_gemma2(), tiny_ministral3()}) {
     const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
     const auto there = make_model(*context_, config, 5);
     const auto here = make_model(*cpu, config, 5);
@@ -543,13 +552,14 @@ TEST(Llama, ConfigurationsComeBack) {
     EXPECT_EQ(model_config_from_json(to_json(related(config))), related(config));
     const ModelConfig further = stretched(tiny_qwen3(1, tied));
     EXPECT_EQ(model_config_from_json(to_json(further)), further);
+    EXPECT_EQ(model_config_from_json(to_json(tiny_ministral3())), tiny_ministral3());
   }
 }
 
 // Files from before these settings, and of models without them, are the same.
 TEST(Llama, SettingsThatAModelDoesNotHaveAreInNoFile) {
   const std::string text = to_json(tiny_llama(1));
-  for (const char* setting : {"qk_norm", "rope_scaling", "rope_magnitude"})
+  for (const char* setting : {"qk_norm", "rope_scaling", "rope_magnitude", "rope_query_growth"})
     EXPECT_EQ(text.find(setting), std::string::npos) << setting;
   std::string qwen3 = to_json(tiny_qwen3());
   EXPECT_NE(qwen3.find("\"qk_norm\": \"head\""), std::string::npos) << qwen3;
@@ -612,6 +622,12 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
           [](ModelConfig& c) { c.rope_scaling = RopeScaling::yarn; });
   refused("rope_magnitude comes with rope_scaling yarn only",
           [](ModelConfig& c) { c.rope_magnitude = 1.5; });
+  refused("rope_query_growth needs rope_original_positions",
+          [](ModelConfig& c) { c.rope_query_growth = 0.1; });
+  refused("no norms after rotary positions", [](ModelConfig& c) {
+    c = tiny_ministral3();
+    c.qk_norm = QkNorm::head_after_rotary;
+  });
   refused("rope_theta must be above 1 with rope_scaling yarn", [](ModelConfig& c) {
     c = stretched(c);
     c.rope_theta = 1;

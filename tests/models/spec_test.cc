@@ -137,6 +137,9 @@ TEST(ModelSpecTest, LlamaAndGpt2AreValues) {
   EXPECT_NEAR(spec_of(config).decoder.attention.rotary->magnitude, 1.138629436111989, 1e-15);
   config.rope_magnitude = 0.5;
   EXPECT_EQ(spec_of(config).decoder.attention.rotary->magnitude, 0.5);
+  EXPECT_EQ(spec_of(config).decoder.attention.rotary->query_growth, 0);
+  config.rope_query_growth = 0.1;
+  EXPECT_EQ(spec_of(config).decoder.attention.rotary->query_growth, 0.1);
   config = llama_of(ModelConfig{});
   config.no_rope_interval = 4;
   const AttentionSpec smollm3 = spec_of(config).decoder.attention;

@@ -128,6 +128,28 @@ TEST(Rotary, AMagnitudeMultipliesWhatIsRotated) {
                [&] { ops::rotary(*context, x, positions, options); });
 }
 
+// Expected factors are 1 + 0.5 ln(1 + floor(p / 8)).
+TEST(Rotary, QueriesOfFarPositionsGrow) {
+  const auto context = cpu_context();
+  InputMaker make(*context, DType::f64, 6);
+  ops::RotaryOptions options = options_of(2, 1, 8);
+  const Tensor x = make.uniform({5, 8 * 4}),
+               positions = positions_of(*context, {-9, 7, 8, 23, 4000000});
+  const auto plain = doubles(ops::rotary(*context, x, positions, options));
+  options.angles.query_growth = 0.5;
+  options.angles.original_positions = 8;
+  const auto grown = doubles(ops::rotary(*context, x, positions, options));
+  const double factors[] = {1, 1, 1.3465735902799727, 1.549306144334055, 7.561182688701164};
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_NEAR(grown[i], (i % 32 < 16 ? factors[i / 32] : 1) * plain[i], 1e-14) << i;
+  for (const auto& [growth, original] : {std::pair{0.5, 0}, {-0.5, 8}}) {
+    options.angles.query_growth = growth;
+    options.angles.original_positions = original;
+    expect_error(ErrorCode::invalid_argument, "query_growth must be 0, or above 0 with",
+                 [&] { ops::rotary(*context, x, positions, options); });
+  }
+}
+
 TEST(Rotary, NegativePositionsRotateBack) {
   const auto context = cpu_context();
   InputMaker make(*context, DType::f64, 6);

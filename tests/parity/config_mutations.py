@@ -4,7 +4,7 @@
     python3 tests/parity/config_mutations.py [--translate-train build/release/translate-train] [--short] [--family NAME ...]
 
 For every family that can be imported without a tokenizer (all but MarianMT), transformers makes a random tiny model. Each key of its
-config.json, each default of its class and each key that another family or an older file has is then removed, set to null, and set to
+config.json, also inside an object such as rope_parameters, each default of its class and each key that another family or an older file has is then removed, set to null, and set to
 other values, one at a time. For each case transformers and translate-train read the same directory. Where both read it, log-probabilities of given ids must be equal
 to 1e-4 a token and the greedy continuation must be the same. An import that fails must say which file it is about. --short: a tenth
 of the cases, drawn at random with a fixed seed.
@@ -63,6 +63,10 @@ FAMILIES = {  # the configuration's class, the model's, their settings
     "gemma3_text": ("Gemma3TextConfig", "Gemma3ForCausalLM",
                     {**_ids, **_llama, **dict(head_dim=12, sliding_window=5, layer_types=["sliding_attention", "full_attention"],
                                               query_pre_attn_scalar=10)}),
+    "ministral3": ("Ministral3Config", "Ministral3ForCausalLM",
+                   {**_ids, **_llama, **dict(head_dim=12, rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, mscale=1.0,
+                                                                               mscale_all_dim=0.5, original_max_position_embeddings=5,
+                                                                               llama_4_scaling_beta=0.7))}),
 }
 
 ABSENT = object()
@@ -77,14 +81,18 @@ FURTHER = {
     "relative_attention_max_distance": [5, 128], "layer_norm_epsilon": [0.1],
     "hidden_activation": ["gelu_pytorch_tanh", "gelu", "silu"],
     "model_type": ["llama", "mistral", "qwen2", "qwen3", "phi3", "smollm3", "granite", "olmo2", "mixtral", "qwen3_moe", "gemma2", "gemma3_text", "gpt2",
-                   "bart"],
+                   "bart", "ministral3", "mistral3"],
     "architectures": [["LlamaModel"], ["LlamaForSequenceClassification"]],
     "rope_theta": [1e6, 500],
     "rope_scaling": [{"type": "linear", "factor": 2.0}, {"rope_type": "linear", "factor": 2.0}, {"rope_type": "dynamic", "factor": 4.0},
                      {"rope_type": "yarn", "factor": 2.0}, {"type": "su", "factor": 2.0}, {"factor": 2.0},
                      {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                      "original_max_position_embeddings": 24}],
-    "rope_parameters": [_rope(rope_theta=500.0), _rope(factor=4.0), _rope(rope_type="linear", factor=2.0),
+                      "original_max_position_embeddings": 24},
+                     {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 6, "llama_4_scaling_beta": 0.5}],
+    "rope_parameters": [*(_rope(rope_type=kind, factor=4.0, original_max_position_embeddings=6, llama_4_scaling_beta=0.5, **other)
+                          for kind, other in (("yarn", {}), ("yarn", {"max_position_embeddings": 48}), ("default", {}), ("linear", {}),
+                                              ("llama3", {"low_freq_factor": 1.0, "high_freq_factor": 4.0}))),
+                        _rope(rope_theta=500.0), _rope(factor=4.0), _rope(rope_type="linear", factor=2.0),
                         _rope(rope_type="dynamic", factor=4.0), _rope(rope_type="yarn", factor=4.0),
                         _rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16),
                         _rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.5),
@@ -145,9 +153,20 @@ def others_of(value):
     return []
 
 
+def changed_inside(value):
+    """(name, value) with one key of an object, or of an object in it, changed or removed."""
+    for key in value if isinstance(value, dict) else ():
+        inner = value[key]
+        others = [(f" = {json.dumps(other)}", other) for other in [*others_of(inner), None] if other != inner]
+        for text, other in [*others, *changed_inside(inner)]:
+            yield f".{key}{text}", {**value, key: other}
+        yield f".{key} = absent", {name: one for name, one in value.items() if name != key}
+
+
 def mutations(config, defaults):
-    """(key, value) of one changed key each; ABSENT removes it."""
-    made, seen = [], set()
+    """(key, value) of one changed key each; ABSENT removes it. Keys of an object are changed one at a time, too."""
+    made = [(key + text, key, value) for key in sorted(config) for text, value in changed_inside(config[key])]
+    seen = {text for text, _, _ in made}
     for key in sorted({*config, *defaults, *FURTHER}):
         old = config.get(key, ABSENT)
         values = FURTHER.get(key, []) + others_of(old if old is not ABSENT else defaults.get(key)) + [None, ABSENT]

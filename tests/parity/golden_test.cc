@@ -320,7 +320,7 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                                            "decoder-lm-pre", "qwen3", "qwen3-biases-yarn",
                                            "qwen2-yarn", "hunyuan", "smollm3", "granite", "olmo2",
                                            "mistral", "phi3", "qwen3-windows", "gemma3", "gemma2",
-                                           "mbart", "bart", "t5", "t5-gated"),
+                                           "ministral3", "mbart", "bart", "t5", "t5-gated"),
                          file_name);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenAdafactor,
                          ::testing::Values("encoder-decoder-post", "decoder-lm-pre"), file_name);

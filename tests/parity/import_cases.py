@@ -1,8 +1,8 @@
 """Directories of models that transformers made, with settings drawn at random: each is imported and does what transformers does,
 or is refused by the name of the key. export_parity.py runs a few of them, or as many as --imports says.
 
-A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2, Pegasus, Qwen3, Hunyuan, Phi-3, SmolLM3, Granite, OLMo 2, Gemma 2, Gemma 3), a type of the
-weights, one file or several, a tokenizer as a SentencePiece model or as transformers saves it again, a vocabulary with or without rows that no token has, one or several ends,
+A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2, Pegasus, Qwen3, Hunyuan, Phi-3, SmolLM3, Granite, OLMo 2, Gemma 2, Gemma 3, Ministral 3), a
+type of the weights, one file or several, a tokenizer as a SentencePiece model or as transformers saves it again, a vocabulary with or without rows that no token has, one or several ends,
 and settings of the family. Weights are random and large enough that a wrong one shows.
 """
 import contextlib
@@ -13,11 +13,11 @@ import shutil
 import subprocess
 
 FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2", "pegasus", "qwen3", "hunyuan", "phi3", "smollm3", "granite", "olmo2",
-            "gemma3", "gemma2"]
+            "gemma3", "gemma2", "ministral3"]
 CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM",
            "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "hunyuan": "HunYuanDenseV1ForCausalLM",
            "phi3": "Phi3ForCausalLM", "smollm3": "SmolLM3ForCausalLM", "granite": "GraniteForCausalLM", "olmo2": "Olmo2ForCausalLM",
-           "gemma3": "Gemma3ForCausalLM", "gemma2": "Gemma2ForCausalLM"}
+           "gemma3": "Gemma3ForCausalLM", "gemma2": "Gemma2ForCausalLM", "ministral3": "Ministral3ForCausalLM"}
 TRANSLATES = ["marian", "pegasus"]  # encoder-decoders: post-norm and pre-norm
 SENTENCES = 12
 LONGEST = 16  # tokens of a translation
@@ -113,7 +113,7 @@ class Case:
         options = dict(hidden_size=32, intermediate_size=choice([40, 72]), num_hidden_layers=2, num_attention_heads=heads,
                        num_key_value_heads=choice([1, 2, heads]), max_position_embeddings=160, rms_norm_eps=choice([1e-5, 1e-6]),
                        initializer_range=0.2, tie_word_embeddings=choice([True, False]))
-        if self.family in ("qwen3", "hunyuan", "gemma3", "gemma2") or self.family != "phi3" and choice([True, False]):
+        if self.family in ("qwen3", "hunyuan", "gemma3", "gemma2", "ministral3") or self.family != "phi3" and choice([True, False]):
             options["head_dim"] = choice([4, 20, 32])
             self.about.append(f"head_dim {options['head_dim']}")
         rope = {"rope_type": "default", "rope_theta": choice([1e4, 5e5, 1e3])}
@@ -132,6 +132,13 @@ class Case:
             rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
         if self.family == "hunyuan" and self.refused_by is None and choice([True, False]):
             rope = {"rope_type": "dynamic", "rope_theta": 1e3, "factor": 1.0, "alpha": choice([2.0, 1000.0])}
+        if self.family == "ministral3" and self.refused_by is None:
+            rope = {"rope_type": "yarn", "rope_theta": choice([1e4, 1e6]), "factor": choice([1.0, 4.0, 16.0]), "mscale": 1.0,
+                    "mscale_all_dim": choice([1.0, 0.5]), "original_max_position_embeddings": choice([3, 8, 20]),
+                    "llama_4_scaling_beta": choice([0.1, 0.7])}
+            self.about.append(f"grows by {rope['llama_4_scaling_beta']} from {rope['original_max_position_embeddings']} on")
+            if self.refuse("llama_4_scaling_beta", 0.1):
+                del rope["llama_4_scaling_beta"]
         if self.family == "phi3":
             rope = {"rope_type": "default", "rope_theta": choice([1e4, 2.5e5])}
             if self.refuse("partial_rotary_factor", 0.2):
@@ -150,7 +157,7 @@ class Case:
         if self.family in ("llama", "smollm3", "granite"):
             options.update(attention_bias=choice([True, False]), mlp_bias=choice([True, False]))
             self.about.append(f"biases {options['attention_bias']} {options['mlp_bias']}")
-        if self.family in ("mistral", "phi3"):
+        if self.family in ("mistral", "phi3", "ministral3"):
             options["sliding_window"] = choice([2, 3, 5, 9, 16, None, 4096])
         if self.family in ("qwen2", "qwen3") and choice([True, False]):
             options.update(use_sliding_window=True, sliding_window=choice([2, 4, 11]))

@@ -165,6 +165,9 @@ type ModelConfig struct {
 	// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
 	// embeddings do not go through. A head for texts always has one. Default false.
 	Pooler bool `json:"pooler,omitzero"`
+	// Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p /
+	// RopeOriginalPositions)), c being the number (Ministral 3: 0.1). Default 0: none.
+	RopeQueryGrowth float64 `json:"rope_query_growth,omitzero"`
 	// Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an adapter is
 	// added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the
 	// output projection keep Precision. Default BasePrecisionNone.
@@ -238,6 +241,7 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.TokenTypes = int(c.token_types)
 	o.ClassifierDropout = float64(c.classifier_dropout)
 	o.Pooler = c.pooler != 0
+	o.RopeQueryGrowth = float64(c.rope_query_growth)
 	o.BasePrecision = BasePrecision(c.base_precision)
 	o.Precision = DType(c.precision)
 }
@@ -425,6 +429,9 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.Pooler {
 		c.pooler = cBool(o.Pooler)
+	}
+	if o.RopeQueryGrowth != 0 {
+		c.rope_query_growth = C.double(o.RopeQueryGrowth)
 	}
 	if o.BasePrecision != 0 {
 		c.base_precision = C.int32_t(o.BasePrecision)

@@ -4,7 +4,8 @@
 // of queries and keys, Phi-3 in joined matrices, SmolLM3 in layers without rotary positions,
 // Granite in four factors, OLMo 2 in norms of queries and keys and of outputs. Gemma 2 and 3 have
 // GEGLU, norms of inputs and outputs, scaled embeddings, soft caps, and layers with a window
-// between those without, with other rotary positions in Gemma 3.
+// between those without, with other rotary positions in Gemma 3. Queries of Ministral 3 grow with
+// their positions.
 #include <algorithm>
 #include <cmath>
 
@@ -56,13 +57,14 @@ constexpr LlamaClass kClasses[] = {
       .gemma = true,
       .local_theta = "*",
       .attention_scale = "*",
-      .soft_caps = "*"}}};
+      .soft_caps = "*"}},
+    {"Ministral3ForCausalLM", "ministral3", {.window = "none all", .query_growth = "*"}}};
 
 // Which layers have the window `sliding_window`.
 enum class Window : uint8_t {
   none,           // caches of transformers ask every class for it all the same
   none_if_used,   // as above, with use_sliding_window
-  all,            // Mistral, Phi-3
+  all,            // Mistral, Phi-3, Ministral 3
   from_a_number,  // Qwen, with use_sliding_window: from max_window_layers on, or by layer_types
   by_interval     // Gemma: all but every nth layer, or by layer_types
 };
@@ -85,6 +87,7 @@ struct LlamaType {
   bool skips_rope = false;        // in the layers of no_rope_layers
   bool scaled = false;            // by the four factors of Granite
   bool norm_outputs = false;
+  bool query_growth = false;             // see read_query_growth()
   bool gemma = false;                    // see read_gemma()
   int64_t usual_interval = 0;            // Window::by_interval without sliding_window_pattern
   bool has_pattern = false;              // which the class reads
@@ -148,7 +151,13 @@ constexpr LlamaType kTypes[] = {
      .gemma = true,
      .usual_interval = 6,
      .has_pattern = true,
-     .local_rope = true}};
+     .local_rope = true},
+    {.name = "ministral3",
+     .window = Window::all,
+     .kv_heads_may_lack = false,
+     .head_width = 128,
+     .epsilon = 1e-5,
+     .query_growth = true}};
 
 const LlamaType& type_of(std::string_view name) {
   for (const LlamaType& type : kTypes)
@@ -160,7 +169,10 @@ const LlamaType& type_of(const ConfigReader& json) {
 }
 
 constexpr const char *kNoRopeLayers = "no_rope_layers", *kNoRopeInterval = "no_rope_layer_interval";
-constexpr const char* kOriginal = "original_max_position_embeddings";
+constexpr const char *kMaxPositions = "max_position_embeddings",
+                     *kOriginal = "original_max_position_embeddings";
+constexpr const char *kRopeParameters = "rope_parameters", *kRopeScaling = "rope_scaling";
+constexpr const char* kQueryGrowth = "llama_4_scaling_beta";
 constexpr const char *kWindow = "sliding_window", *kLayerTypes = "layer_types",
                      *kWindowedLayer = "sliding_attention", *kFullLayer = "full_attention";
 constexpr const char* kGemmaScale = "query_pre_attn_scalar";
@@ -181,6 +193,7 @@ Json rope_json(const RotaryAngles& angles) {
     json["beta_slow"] = angles.low_turns;
     json["beta_fast"] = angles.high_turns;
     json["attention_factor"] = angles.magnitude;
+    if (angles.query_growth > 0) json[kQueryGrowth] = angles.query_growth;
     return json;
   }
   json["rope_type"] = "llama3";
@@ -193,8 +206,8 @@ Json rope_json(const RotaryAngles& angles) {
 // Keys of the layers with a window, of classes that may have some.
 void put_windows(const AttentionSpec& attention, int64_t layers, const LlamaClass& of, Json& json) {
   const std::string_view type = of.model_type;
-  if (type == "mistral") {
-    json[kWindow] = attention.window;
+  if (type == "mistral" || type == "ministral3") {
+    if (attention.window > 0) json[kWindow] = attention.window;
     return;
   }
   const bool by_flag = type == "qwen2" || type == "qwen3";
@@ -247,7 +260,7 @@ Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   json["architectures"] = Json::List{its_class.architecture};
   json["model_type"] = its_class.model_type;
   json["vocab_size"] = spec.vocabulary;
-  json["max_position_embeddings"] = spec.max_positions;
+  json[kMaxPositions] = spec.max_positions;
   json["hidden_size"] = decoder.width;
   json["intermediate_size"] = decoder.feed_forward.width;
   json["num_hidden_layers"] = decoder.layers();
@@ -261,10 +274,11 @@ Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
                                        : activation_to_name(activation);
   json["rms_norm_eps"] = decoder.norm.epsilon;
   json["rope_theta"] = angles.theta;
-  json["rope_scaling"] = rope_json(angles);
+  json[kRopeScaling] = rope_json(angles);
   json["attention_dropout"] = attention.dropout;
   const std::string_view type = its_class.model_type;
-  if (type != "qwen2" && type != "mistral") json["attention_bias"] = attention.qkv_bias;
+  if (type != "qwen2" && type != "mistral" && type != "ministral3")
+    json["attention_bias"] = attention.qkv_bias;
   if (type == "llama" || type == "smollm3" || type == "granite")
     json["mlp_bias"] = decoder.feed_forward.bias;
   if (type == "llama") json["pretraining_tp"] = 1;
@@ -324,9 +338,19 @@ void read_yarn(const ConfigReader& rope, ModelConfig& config) {
           rope.has(kFactor) ? kFactor : "mscale", " must be above 0");
 }
 
+// Ministral 3, whose class reads no other scaling. It does not read the max_position_embeddings
+// that it writes there.
+void read_query_growth(const ConfigReader& rope, const std::string& type, ModelConfig& config) {
+  require(type == "yarn", ErrorCode::unsupported, kOrigin, rope.label(), ": rope_type is ", type,
+          "; this model_type has yarn");
+  config.rope_query_growth = rope.number(kQueryGrowth);
+  require(config.rope_query_growth >= 0, ErrorCode::corrupt_file, kOrigin, rope.label(), ": ",
+          kQueryGrowth, " must be at least 0");
+}
+
 // The scaling that `rope` describes. The keys of its type are allowed and no others.
-void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const std::string& type,
-                       ModelConfig& config) {
+void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const LlamaType& of,
+                       const std::string& type, ModelConfig& config) {
   if (type == "default") {
     rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor"});
     return;
@@ -344,7 +368,8 @@ void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const
   if (type == "yarn") {
     rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", kOriginal,
                 "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-                "truncate"});
+                "truncate", of.query_growth ? kQueryGrowth : "factor",
+                of.query_growth ? kMaxPositions : "factor"});
     const bool has_original = json.has(kOriginal) || rope.has(kOriginal);
     config.rope_original_positions = has_original ? original() : config.max_positions;
     return read_yarn(rope, config);
@@ -395,22 +420,23 @@ void read_rope_object(const ConfigReader& json, const ConfigReader& rope, const 
   if (type == "dynamic")
     read_alpha(rope, config);
   else
-    read_rope_scaling(json, rope, type, config);
+    read_rope_scaling(json, rope, of, type, config);
+  if (of.query_growth) read_query_growth(rope, type, config);
 }
 
 // Gemma 3: `rope_parameters` has an object for each kind of layer. Older files have rope_theta,
 // rope_scaling, which is not of the layers with a window, and rope_local_base_freq.
 void read_gemma_rope(const ConfigReader& json, const LlamaType& of, ModelConfig& config) {
   config.rope_local_theta = json.number("rope_local_base_freq", 1e4);
-  if (json.has("rope_scaling")) read_rope_object(json, json.inside("rope_scaling"), of, config);
-  if (!json.has("rope_parameters")) return;
-  json.refuse("rope_scaling", "rope_parameters has all rotary positions");
-  const ConfigReader kinds = json.inside("rope_parameters");
+  if (json.has(kRopeScaling)) read_rope_object(json, json.inside(kRopeScaling), of, config);
+  if (!json.has(kRopeParameters)) return;
+  json.refuse(kRopeScaling, "rope_parameters has all rotary positions");
+  const ConfigReader kinds = json.inside(kRopeParameters);
   kinds.allow({kFullLayer, kWindowedLayer});
   if (kinds.has(kFullLayer)) read_rope_object(json, kinds.inside(kFullLayer), of, config);
   if (!kinds.has(kWindowedLayer)) return;
   const ConfigReader local = kinds.inside(kWindowedLayer);
-  read_rope_scaling(json, local, read_rope_type(local, false, false), config);
+  read_rope_scaling(json, local, of, read_rope_type(local, false, false), config);
   config.rope_local_theta = local.number("rope_theta", config.rope_local_theta);
 }
 
@@ -419,7 +445,12 @@ void read_rope(const ConfigReader& json, const LlamaType& of, ModelConfig& confi
   demand_whole_heads(json);
   config.rope_theta = json.number("rope_theta", of.theta);
   if (of.local_rope) return read_gemma_rope(json, of, config);
-  for (const char* object : {"rope_scaling", "rope_parameters"})
+  if (of.query_growth) {  // without both, the class has numbers of its own
+    if (json.has(kRopeParameters)) json.refuse(kRopeScaling, "rope_parameters is there, too");
+    require(json.has(kRopeParameters) || json.has(kRopeScaling), ErrorCode::unsupported, kOrigin,
+            json.label(), " has no rope_parameters");
+  }
+  for (const char* object : {kRopeScaling, kRopeParameters})
     if (json.has(object)) read_rope_object(json, json.inside(object), of, config);
 }
 
@@ -602,7 +633,7 @@ ModelConfig read_config(const ConfigReader& json) {
   config.attention_output_bias = biases("attention_bias", type.attention_bias);
   config.qkv_biases = type.qkv_biases || config.attention_output_bias;
   config.ffn_biases = biases("mlp_bias", type.mlp_bias);
-  config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
+  config.max_positions = json.integer(kMaxPositions, 2, limits::kModelDimension);
   config.width = json.integer("hidden_size", 2, limits::kModelDimension);
   config.decoder_layers = json.integer("num_hidden_layers", 1, limits::kLayers);
   read_windows(json, type, config);
@@ -641,7 +672,8 @@ const Expressible& hf_llama_expressible() {
     for (const LlamaClass& each : kClasses) {
       LlamaForm form = each.form;
       form.any_head_width = true;
-      form.rope_scaling = "*";
+      const bool grows = std::string_view(form.query_growth) == "*";
+      form.rope_scaling = grows ? "yarn yarn+constants" : "*";
       all.forms.push_back(llama_form(form));
     }
     return all;

@@ -71,6 +71,7 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "token_types", .fixed = true, .unless_default = true, .low = 0, .high = 1024}, o.token_types);
   visit(OptionField{.name = "classifier_dropout", .fixed = true, .unless_default = true, .low = 0, .high = 1, .high_inside = false}, o.classifier_dropout);
   visit(OptionField{.name = "pooler", .fixed = true, .unless_default = true}, o.pooler);
+  visit(OptionField{.name = "rope_query_growth", .unless_default = true, .low = 0, .high = 1000, .low_inside = false, .zero = "none"}, o.rope_query_growth);
   visit(OptionField{.name = "base_precision", .unless_default = true}, o.base_precision);
 }
 

@@ -44,6 +44,10 @@ void check(const Context& context, const Tensor& x, const Tensor& positions,
           a.low_turns, " and ", a.high_turns);
   require_argument(std::isfinite(a.magnitude) && a.magnitude > 0, kRotaryOp, "magnitude",
                    " must be above 0, got ", a.magnitude);
+  require_argument(a.query_growth == 0 || (a.query_growth > 0 && std::isfinite(a.query_growth) &&
+                                           a.original_positions > 0),
+                   kRotaryOp, "query_growth",
+                   " must be 0, or above 0 with original_positions, got ", a.query_growth);
   const int64_t columns =
       checked_mul(checked_add(o.heads, checked_mul(int64_t{2}, o.kv_heads, kRotaryOp), kRotaryOp),
                   o.head_dim, kRotaryOp);
@@ -70,6 +74,21 @@ Tensor rotate(Context& context, const Tensor& heads, const Tensor& cosine, const
   return ops::concat(context, rotated, 2);
 }
 
+// Queries of `rotated` [T, queries and keys, head_dim] times the factor of their position.
+Tensor grow_queries(Context& context, const Tensor& rotated, const HostInts& positions,
+                    const RotaryOptions& options) {
+  if (options.angles.query_growth == 0) return rotated;
+  const int64_t rows = rotated.dim(0), count = rotated.dim(1);
+  std::vector<double> factors;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t head = 0; head < count; ++head)
+      factors.push_back(head < options.heads
+                            ? options.angles.query_factor(positions[static_cast<size_t>(row)])
+                            : 1);
+  return multiply(context, rotated,
+                  context.from_doubles(factors, {rows, count, 1}, rotated.dtype()));
+}
+
 }  // namespace
 
 Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positions,
@@ -90,7 +109,8 @@ Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positio
   const int64_t count = options.heads + options.kv_heads, width = count * options.head_dim;
   const Tensor heads =
       reshape(context, slice(context, x, 1, 0, width), {rows, count, options.head_dim});
-  const Tensor rotated = reshape(context, rotate(context, heads, cosine, sine), {rows, width});
+  const Tensor grown = grow_queries(context, rotate(context, heads, cosine, sine), at, options);
+  const Tensor rotated = reshape(context, grown, {rows, width});
   if (options.kv_heads == 0) return rotated;
   const std::array<Tensor, 2> parts = {rotated, slice(context, x, 1, width, x.dim(1))};
   return ops::concat(context, parts, 1);
@@ -158,6 +178,12 @@ double RotaryAngles::of_pair(int64_t pair, int64_t head_dim) const {
                         : static_cast<double>(original_positions) * angle / (2 * std::numbers::pi);
   const double kept = std::clamp((at - ramp.low) / (ramp.high - ramp.low), 0.0, 1.0);
   return angle * ((1 - kept) / factor + kept);
+}
+
+double RotaryAngles::query_factor(int64_t position) const {
+  if (query_growth == 0 || position < original_positions) return 1;
+  const auto stretches = static_cast<double>(position / original_positions);
+  return 1 + query_growth * portable_log(1 + stretches);
 }
 
 RotaryRamp ramp_of(const RotaryAngles& angles, int64_t head_dim) {

@@ -25,6 +25,8 @@ namespace trafo {
 //   numbers around the pairs of high_turns and low_turns turns. Rotated vectors are multiplied by
 //   `magnitude`. Constants and rounding are those of _compute_yarn_parameters in
 //   modeling_rope_utils.py of transformers 5.23.
+//
+// query_growth multiplies queries of far positions by a factor (Ministral 3, from Llama 4).
 struct RotaryAngles {
   double theta = 10000;
   double factor = 1;
@@ -32,8 +34,11 @@ struct RotaryAngles {
   double low_turns = 1, high_turns = 4;  // low_turns is below high_turns
   RopeScaling scaling = RopeScaling::llama3;
   double magnitude = 1;
+  double query_growth = 0;  // above 0: with original_positions
 
   double of_pair(int64_t pair, int64_t head_dim) const;  // radians
+  // 1 + query_growth ln(1 + floor(position / original_positions)); 1 before position 0.
+  double query_factor(int64_t position) const;
   friend bool operator==(const RotaryAngles&, const RotaryAngles&) = default;
 };
 
@@ -55,7 +60,7 @@ struct RotaryForwardParams {
   RotaryAngles angles;
   RotaryRamp ramp;  // ramp_of(angles, head_dim)
   int64_t rows, head_dim;
-  int64_t heads;     // rotated
+  int64_t heads;     // of queries, rotated
   int64_t kv_heads;  // key heads, rotated, and then as many value heads, which are not
   const int32_t* positions;
   const void* x;
@@ -79,7 +84,7 @@ struct RotaryBackwardParams {
 namespace ops {
 
 struct RotaryOptions {
-  int64_t heads = 1;
+  int64_t heads = 1;  // of queries
   int64_t kv_heads = 0;
   int64_t head_dim = 0;  // even
   RotaryAngles angles = {};

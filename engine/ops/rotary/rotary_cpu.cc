@@ -56,7 +56,7 @@ class AngleTable {
   int64_t head_dim_ = 0;
 };
 
-// fn(row, cosines) for all rows; the sines follow the cosines.
+// fn(row, cosines of queries, cosines of keys) for all rows; sines follow the cosines.
 template <class T, class Params, class Fn>
 void for_rows(ThreadPool& pool, const Params& p, const Fn& fn) {
   int64_t last = 0;
@@ -70,14 +70,15 @@ void for_rows(ThreadPool& pool, const Params& p, const Fn& fn) {
   const int64_t width = (p.heads + 2 * p.kv_heads) * p.head_dim;
   parallel_for_range(pool, p.rows, rows_per_block(width), [&](int64_t begin, int64_t end) {
     thread_local Scratch scratch;
+    T* own = scratch.get<T>(2 * p.head_dim);
     for (int64_t row = begin; row < end; ++row) {
-      if (known) {
-        fn(row, known + p.positions[row] * p.head_dim);
-      } else {
-        T* own = scratch.get<T>(p.head_dim);
-        angles(p.positions[row], p.angles, p.head_dim, own);
-        fn(row, static_cast<const T*>(own));
-      }
+      const int64_t position = p.positions[row];
+      if (!known) angles(position, p.angles, p.head_dim, own);
+      const T* of_keys = known ? known + position * p.head_dim : own;
+      const auto factor = static_cast<T>(p.angles.query_factor(position));
+      T* grown = own + p.head_dim;
+      for (int64_t i = 0; factor != 1 && i < p.head_dim; ++i) grown[i] = factor * of_keys[i];
+      fn(row, factor == 1 ? of_keys : grown, of_keys);
     }
   });
 }
@@ -85,16 +86,18 @@ void for_rows(ThreadPool& pool, const Params& p, const Fn& fn) {
 template <class T>
 void forward(ThreadPool& pool, const RotaryForwardParams& p) {
   const int64_t half = p.head_dim / 2;
-  for_rows<T>(pool, p, [&](int64_t row, const T* cosine) {
+  for_rows<T>(pool, p, [&](int64_t row, const T* of_queries, const T* of_keys) {
     const T* x = static_cast<const T*>(p.x) + row * p.x_stride;
     T* y = static_cast<T*>(p.y) + row * p.y_stride;
-    for (int64_t head = 0; head < p.heads + p.kv_heads; ++head, x += p.head_dim, y += p.head_dim)
+    for (int64_t head = 0; head < p.heads + p.kv_heads; ++head, x += p.head_dim, y += p.head_dim) {
+      const T* cosine = head < p.heads ? of_queries : of_keys;
       for_columns<T>(half, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
         const auto c = columns.load(cosine), s = columns.load(cosine + half);
         const auto a = columns.load(x), b = columns.load(x + half);
         columns.store(hn::NegMulAdd(b, s, hn::Mul(a, c)), y);
         columns.store(hn::MulAdd(a, s, hn::Mul(b, c)), y + half);
       });
+    }
     if (x != y) std::copy_n(x, p.kv_heads * p.head_dim, y);
   });
 }
@@ -102,17 +105,19 @@ void forward(ThreadPool& pool, const RotaryForwardParams& p) {
 template <class T>
 void backward(ThreadPool& pool, const RotaryBackwardParams& p) {
   const int64_t half = p.head_dim / 2;
-  for_rows<T>(pool, p, [&](int64_t row, const T* cosine) {
+  for_rows<T>(pool, p, [&](int64_t row, const T* of_queries, const T* of_keys) {
     const T* dy = static_cast<const T*>(p.dy) + row * p.dy_stride;
     T* dx = static_cast<T*>(p.dx) + row * p.dx_stride;
     const int64_t rotated = p.heads + p.kv_heads;
-    for (int64_t head = 0; head < rotated; ++head, dy += p.head_dim, dx += p.head_dim)
+    for (int64_t head = 0; head < rotated; ++head, dy += p.head_dim, dx += p.head_dim) {
+      const T* cosine = head < p.heads ? of_queries : of_keys;
       for_columns<T>(half, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
         const auto c = columns.load(cosine), s = columns.load(cosine + half);
         const auto a = columns.load(dy), b = columns.load(dy + half);
         put<T>(columns, hn::MulAdd(b, s, hn::Mul(a, c)), dx, p.accumulate);
         put<T>(columns, hn::NegMulAdd(a, s, hn::Mul(b, c)), dx + half, p.accumulate);
       });
+    }
     for_columns<T>(p.kv_heads * p.head_dim, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
       put<T>(columns, columns.load(dy), dx, p.accumulate);
     });

@@ -18,29 +18,38 @@ struct RotaryArgs {
   double step;  // log2 of the ratio of neighbouring pairs' frequencies
   RotaryAngles angles;
   RotaryRamp ramp;
-  int heads, rotated_heads, half;  // of a row
+  int heads, rotated_heads, query_heads, half;  // of a row
   int block_rows;
   bool accumulate;
   Divider packs_of_half, packs_of_row;
 };
 
-// (a, b) rotated by the angle of (cosine, sine).
+// (a, b) rotated by the angle of (cosine, sine) and multiplied by a factor.
 template <int V>
-__device__ __forceinline__ void rotate(const float2* trig, float sign, float (&a)[V],
+__device__ __forceinline__ void rotate(const float2* trig, float factor, float sign, float (&a)[V],
                                        float (&b)[V]) {
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    const float c = trig[j].x, s = sign * trig[j].y, x = a[j], y = b[j];
+    const float c = factor * trig[j].x, s = sign * factor * trig[j].y, x = a[j], y = b[j];
     a[j] = fmaf(-y, s, x * c);
     b[j] = fmaf(x, s, y * c);
   }
 }
 
-// A block takes a few rows: first all of their cosines and sines, then V pairs of a head a thread.
+// As RotaryAngles::query_factor.
+__device__ __forceinline__ float query_factor(const RotaryAngles& angles, int64_t position) {
+  if (angles.query_growth == 0 || position < angles.original_positions) return 1;
+  const auto stretches = static_cast<double>(position / angles.original_positions);
+  return static_cast<float>(1 + angles.query_growth * log1p(stretches));
+}
+
+// A block takes a few rows: first all of their cosines, sines and factors, then V pairs of a head a
+// thread.
 constexpr int kRotaryThreads = 256;
 template <class T, int V, bool kBackward>
 __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a) {
   extern __shared__ float2 trig[];  // [block_rows, half]
+  const auto factors = reinterpret_cast<float*>(trig + a.block_rows * a.half);  // [block_rows]
   const int64_t first = static_cast<int64_t>(blockIdx.x) * a.block_rows;
   const int rows = static_cast<int>(min(static_cast<int64_t>(a.block_rows), a.rows - first));
   for (int i = threadIdx.x; i < rows * a.half; i += kRotaryThreads) {
@@ -63,6 +72,7 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
     sincospif(2.0f * static_cast<float>(turns), &sine, &cosine);
     const auto magnitude = static_cast<float>(a.angles.magnitude);
     trig[i] = {magnitude * cosine, magnitude * sine};
+    if (pair == 0) factors[row] = query_factor(a.angles, a.positions[first + row]);
   }
   __syncthreads();
   const int width = 2 * a.half;
@@ -79,7 +89,8 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
     float x[V], y[V];
     load_floats<T, V>(from, x);
     load_floats<T, V>(from + a.half, y);
-    if (rotated) rotate<V>(trig + row * a.half + pair, kBackward ? -1.0f : 1.0f, x, y);
+    const float factor = head < a.query_heads ? factors[row] : 1.0f;
+    if (rotated) rotate<V>(trig + row * a.half + pair, factor, kBackward ? -1.0f : 1.0f, x, y);
     if constexpr (kBackward) {
       put_floats<T, V>(to, x, a.accumulate);
       put_floats<T, V>(to + a.half, y, a.accumulate);
@@ -96,7 +107,8 @@ int32_t launch_rotary(DeviceState& device, RotaryArgs<T> args, const char* name)
   args.packs_of_row = Divider::by(static_cast<uint32_t>(args.heads * (args.half / V)));
   args.block_rows = std::max(1, kRotaryThreads / args.half);
   const int64_t blocks = (args.rows + args.block_rows - 1) / args.block_rows;
-  const size_t bytes = static_cast<size_t>(args.block_rows * args.half) * sizeof(float2);
+  const size_t bytes =
+      static_cast<size_t>(args.block_rows) * (args.half * sizeof(float2) + sizeof(float));
   rotary_kernel<T, V, kBackward>
       <<<static_cast<unsigned>(blocks), kRotaryThreads, bytes, device.stream>>>(args);
   return launched(device, name);
@@ -126,6 +138,7 @@ int32_t rotary(DeviceState& device, const Params& p, const void* from, void* to,
     args.ramp = p.ramp;
     args.heads = static_cast<int>(p.heads + 2 * p.kv_heads);
     args.rotated_heads = static_cast<int>(p.heads + p.kv_heads);
+    args.query_heads = static_cast<int>(p.heads);
     args.half = static_cast<int>(p.head_dim / 2);
     args.accumulate = accumulate;
     const bool packed = args.half % V == 0 && from_stride % V == 0 && to_stride % V == 0 &&

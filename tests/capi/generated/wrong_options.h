@@ -80,6 +80,8 @@
   wrong("classifier_dropout", classifier_dropout, -1) \
   wrong("classifier_dropout", classifier_dropout, NAN) \
   wrong("pooler", pooler, 2) \
+  wrong("rope_query_growth", rope_query_growth, -1) \
+  wrong("rope_query_growth", rope_query_growth, NAN) \
   wrong("base_precision", base_precision, 99) \
   wrong("precision", precision, 99) \
   /* the end */

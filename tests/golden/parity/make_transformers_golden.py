@@ -62,6 +62,11 @@ FORMS = {
                               attn_logit_softcapping=0.75, final_logit_softcapping=2.0),
                dict(activation="gelu", ffn="geglu", tied_embeddings=False, sandwich_norm=True, embedding_scale=WIDTH**0.5, attention_scale=10**-0.5,
                     head_width=6, kv_heads=1, sliding_window=2, full_attention_interval=2, attention_soft_cap=0.75, logits_soft_cap=2.0)),
+    # Queries of positions from 4 on grow.
+    "ministral3": ("Ministral3", dict(head_dim=6, num_key_value_heads=1, tie_word_embeddings=False,
+                                      rope_parameters=YARN | dict(original_max_position_embeddings=4, llama_4_scaling_beta=0.5)),
+                   dict(head_width=6, kv_heads=1, tied_embeddings=False, rope_theta=1000.0, rope_scaling="yarn", rope_factor=4.0,
+                        rope_original_positions=4, rope_high_turns=2.0, rope_low_turns=0.1, rope_query_growth=0.5)),
     "mbart": ("MBart", dict(**_mbart, scale_embedding=True), _learned),
     # BART's norms come after the blocks.
     "bart": ("Bart", dict(**_mbart, scale_embedding=False), dict(**_learned, pre_norm=False, embedding_scale=1.0)),

@@ -68,10 +68,17 @@ OpCases rotary_cases() {
         .original_positions = 400,
         .high_turns = 32,
         .scaling = RopeScaling::yarn,
-        .magnitude = 1.2}}) {
-    OpCase stretched = rotary_case(angles.scaling == RopeScaling::yarn ? "stretched by YaRN"
-                                   : angles.original_positions > 0     ? "slow pairs stretched"
-                                                                       : "all pairs stretched",
+        .magnitude = 1.2},
+        RotaryAngles{.theta = 10000,
+        .factor = 2,
+        .original_positions = 7,
+        .high_turns = 32,
+        .scaling = RopeScaling::yarn,
+        .query_growth = 0.4}}) {
+    OpCase stretched = rotary_case(angles.query_growth > 0               ? "queries that grow"
+                                   : angles.scaling == RopeScaling::yarn ? "stretched by YaRN"
+                                   : angles.original_positions > 0       ? "slow pairs stretched"
+                                                                         : "all pairs stretched",
                                    5, 2, 1, 64);
     stretched.run = [angles](Context& context, const std::vector<Tensor>& in) {
       ops::RotaryOptions options;

@@ -2364,6 +2364,8 @@ pub struct trafo_model_config {
     pub token_types: i64,
     #[doc = " Dropout of the vectors that the classifier of an encoder reads. Default 0."]
     pub classifier_dropout: f64,
+    #[doc = " Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p / rope_original_positions)), c\n being the number (Ministral 3: 0.1). Default 0: none."]
+    pub rope_query_growth: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2419,7 +2421,7 @@ pub struct trafo_model_config {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 464usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 472usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2499,58 +2501,60 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, token_types) - 344usize];
     ["Offset of field: trafo_model_config::classifier_dropout"]
         [::core::mem::offset_of!(trafo_model_config, classifier_dropout) - 352usize];
+    ["Offset of field: trafo_model_config::rope_query_growth"]
+        [::core::mem::offset_of!(trafo_model_config, rope_query_growth) - 360usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 360usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 368usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 364usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 372usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 368usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 376usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 372usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 380usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 376usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 384usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 380usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 388usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
-        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 384usize];
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 392usize];
     ["Offset of field: trafo_model_config::learned_positions"]
-        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 388usize];
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 396usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 392usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 400usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 396usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 404usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 400usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 408usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 404usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 412usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 408usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 416usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 412usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 420usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 416usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 424usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 420usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 428usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 424usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 432usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 428usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 436usize];
     ["Offset of field: trafo_model_config::sandwich_norm"]
-        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 432usize];
+        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 440usize];
     ["Offset of field: trafo_model_config::separate_output"]
-        [::core::mem::offset_of!(trafo_model_config, separate_output) - 436usize];
+        [::core::mem::offset_of!(trafo_model_config, separate_output) - 444usize];
     ["Offset of field: trafo_model_config::encoder_class"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 440usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 448usize];
     ["Offset of field: trafo_model_config::encoder_head"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 444usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 452usize];
     ["Offset of field: trafo_model_config::pooler"]
-        [::core::mem::offset_of!(trafo_model_config, pooler) - 448usize];
+        [::core::mem::offset_of!(trafo_model_config, pooler) - 456usize];
     ["Offset of field: trafo_model_config::base_precision"]
-        [::core::mem::offset_of!(trafo_model_config, base_precision) - 452usize];
+        [::core::mem::offset_of!(trafo_model_config, base_precision) - 460usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 456usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 464usize];
     ["Offset of field: trafo_model_config::reserved"]
-        [::core::mem::offset_of!(trafo_model_config, reserved) - 460usize];
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 468usize];
 };
 unsafe extern "C" {
     #[must_use]

@@ -137,6 +137,9 @@ typedef struct trafo_model_config {
    * embeddings of the second text of a pair. 0: no table. Default 0. */
   int64_t token_types;
   double classifier_dropout; /* Dropout of the vectors that the classifier of an encoder reads. Default 0. */
+  /* Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p / rope_original_positions)), c
+   * being the number (Ministral 3: 0.1). Default 0: none. */
+  double rope_query_growth;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */

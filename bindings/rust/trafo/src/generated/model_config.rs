@@ -449,6 +449,9 @@ model_config! {
     /// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
     /// embeddings do not go through. A head for texts always has one. Default false.
     pooler: bool = i32::from, from_flag;
+    /// Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p /
+    /// `rope_original_positions`)), c being the number (Ministral 3: 0.1). Default 0: none.
+    rope_query_growth: f64 = same, same;
     /// Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an adapter is added
     /// or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output
     /// projection keep `precision`. Default [`BasePrecision::None`].
