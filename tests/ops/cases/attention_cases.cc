@@ -158,8 +158,7 @@ OpCases attention_side_cases(const Dropout& dropout) {
                      with_sides({1, 1, {200}, {200}, Layout::packed, false, 2, dropout}, 75)),
       attention_case("sides over tiles, more keys",
                      with_sides({1, 2, {70}, {201}, Layout::separate, false, 2}, 66)),
-      attention_case("sides, whole vectors",
-                     with_sides({2, 16, {150, 40}, {150, 40}, Layout::packed}, 33)),
+      attention_case("sides, whole vectors", with_sides({2, 8, {9, 4}, {9, 4}, Layout::packed}, 3)),
       attention_case("sides, grouped",
                      with_sides({4, 2, {6, 3}, {6, 3}, Layout::packed, false, 0, {}, 2}, 2)),
       attention_case(
