@@ -197,7 +197,7 @@ class Case:
         shared = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "initializer_range", "pad_token_id", "tie_word_embeddings")
         return ends | {key: self.settings[key] for key in shared} | dict(
             num_hidden_layers=draw.choice((2, 3, 4)), hidden_activation=draw.choice(("gelu", "gelu", "gelu_pytorch_tanh", "silu")),
-            norm_eps=draw.choice((1e-5, 1e-3)), max_position_embeddings=POSITIONS, local_attention=draw.choice((2, 5, 8, 20)),
+            norm_eps=draw.choice((1e-5, 1e-3)), max_position_embeddings=2 * POSITIONS, local_attention=draw.choice((2, 5, 8, 20)),
             global_attn_every_n_layers=draw.choice((1, 2, 3)), global_rope_theta=draw.choice((160000.0, 500.0)),
             local_rope_theta=draw.choice((10000.0, 100.0)), attention_bias=draw.random() < 0.4, mlp_bias=draw.random() < 0.4,
             decoder_bias=draw.random() < 0.7, classifier_pooling=draw.choice(("cls", "mean")))

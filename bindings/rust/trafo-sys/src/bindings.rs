@@ -151,6 +151,7 @@ pub const TRAFO_ROPE_SCALING_YARN: i32 = 1;
 pub const TRAFO_ENCODER_CLASS_BERT: i32 = 0;
 pub const TRAFO_ENCODER_CLASS_ROBERTA: i32 = 1;
 pub const TRAFO_ENCODER_CLASS_XLM_ROBERTA: i32 = 2;
+pub const TRAFO_ENCODER_CLASS_MODERNBERT: i32 = 3;
 pub const TRAFO_ENCODER_HEAD_NONE: i32 = 0;
 pub const TRAFO_ENCODER_HEAD_MASKED_LM: i32 = 1;
 pub const TRAFO_ENCODER_HEAD_SEQUENCE: i32 = 2;
@@ -820,7 +821,7 @@ pub struct trafo_attention_options {
     pub dropout: trafo_dropout,
     #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is\n masked. Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all\n masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for a matmul and a softmax.\n Default NULL."]
     pub mask: *const trafo_tensor,
-    #[doc = " Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all. Default 0."]
+    #[doc = " With causal, keys that a query attends to at most: its last one and those before it (sliding window). Without, it attends\n to the keys whose distance from that one is less, on both sides. 0: all. Default 0."]
     pub window: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2342,11 +2343,11 @@ pub struct trafo_model_config {
     pub residual_scale: f64,
     #[doc = " The logits of a decoder-lm are divided by it (Granite), or with relative_buckets (T5: the root of width). The last hidden\n states are divided, too. Default 1."]
     pub logits_divisor: f64,
-    #[doc = " Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it."]
+    #[doc = " Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. In an encoder it attends to\n as many on either side (ModernBERT: 65). Default 0: all."]
     pub sliding_window: i64,
-    #[doc = " The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma\n 3: 6). Default 0: all layers have the window."]
+    #[doc = " The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma\n 3: 6). In an encoder the first layer and every such one after it do (ModernBERT: 3). Default 0: all layers have the window."]
     pub full_attention_interval: i64,
-    #[doc = " Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).\n Default 0: the angles of the other layers."]
+    #[doc = " Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3,\n ModernBERT). Default 0: the angles of the other layers."]
     pub rope_local_theta: f64,
     #[doc = " A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50). Default 0: none."]
     pub attention_soft_cap: f64,
@@ -2372,19 +2373,19 @@ pub struct trafo_model_config {
     pub tied_embeddings: i32,
     #[doc = " TRAFO_NORM_*. Norm of a decoder-lm, or with relative_buckets; other encoder-decoders have layer norm. Default\n TRAFO_NORM_LAYER."]
     pub norm: i32,
-    #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD."]
+    #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm or of an encoder of the encoder_class modernbert. Default\n TRAFO_POSITIONS_STANDARD."]
     pub positions: i32,
     #[doc = " 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest\n frequency is 1/10000. Default 0."]
     pub fairseq_positions: i32,
     #[doc = " 1: both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their positions, as in\n mBART. Default 0."]
     pub learned_positions: i32,
-    #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm, or with relative_buckets. Default TRAFO_FFN_PLAIN."]
+    #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm or an encoder (modernbert), or with relative_buckets. Default\n TRAFO_FFN_PLAIN."]
     pub ffn: i32,
     #[doc = " 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.\n Default 1."]
     pub biases: i32,
     #[doc = " 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.\n Default 0."]
     pub depth_scaled_init: i32,
-    #[doc = " 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1."]
+    #[doc = " 1: the output layer has a bias, in a model with biases or an encoder. GPT-2 has none. Default 1."]
     pub output_bias: i32,
     #[doc = " 1: queries, keys and values have biases in a model that has no others (biases is 0), as in Qwen2. Default 0."]
     pub qkv_biases: i32,
@@ -2406,14 +2407,14 @@ pub struct trafo_model_config {
     pub encoder_class: i32,
     #[doc = " TRAFO_ENCODER_HEAD_*. Head of an encoder. Default TRAFO_ENCODER_HEAD_NONE."]
     pub encoder_head: i32,
-    #[doc = " 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go\n through. A head for texts always has one. Default 0."]
+    #[doc = " TRAFO_POOLING_*. Vector of a text that the head of an encoder of the encoder_class modernbert for texts reads. Default\n TRAFO_POOLING_FIRST."]
+    pub classifier_pooling: i32,
+    #[doc = " 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go\n through. A head for texts always has one, but in ModernBERT. Default 0."]
     pub pooler: i32,
     #[doc = " TRAFO_BASE_PRECISION_*. Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an\n adapter is added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output\n projection keep precision. Default TRAFO_BASE_PRECISION_NONE."]
     pub base_precision: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:\n matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2541,14 +2542,14 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, encoder_class) - 440usize];
     ["Offset of field: trafo_model_config::encoder_head"]
         [::core::mem::offset_of!(trafo_model_config, encoder_head) - 444usize];
+    ["Offset of field: trafo_model_config::classifier_pooling"]
+        [::core::mem::offset_of!(trafo_model_config, classifier_pooling) - 448usize];
     ["Offset of field: trafo_model_config::pooler"]
-        [::core::mem::offset_of!(trafo_model_config, pooler) - 448usize];
+        [::core::mem::offset_of!(trafo_model_config, pooler) - 452usize];
     ["Offset of field: trafo_model_config::base_precision"]
-        [::core::mem::offset_of!(trafo_model_config, base_precision) - 452usize];
+        [::core::mem::offset_of!(trafo_model_config, base_precision) - 456usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 456usize];
-    ["Offset of field: trafo_model_config::reserved"]
-        [::core::mem::offset_of!(trafo_model_config, reserved) - 460usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 460usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -3086,7 +3087,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still\n computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model\n has them; qkv in place of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model with int8 weights\n takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter already, or a rank, an alpha or a target that cannot be.\n since 0.1"]
+    #[doc = " Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still\n computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model\n has them; qkv in place of the first three in GPT-2 and ModernBERT, gate_up in place of gate and up in ModernBERT. Length 0: all.\n alpha > 0, often 2 * rank. A model with int8 weights takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter\n already, or a rank, an alpha or a target that cannot be. since 0.1"]
     pub fn trafo_model_add_adapter(
         model: *mut trafo_model,
         rank: i64,
