@@ -178,9 +178,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 
 /* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still
  * computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model
- * has them; qkv in place of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model with int8 weights
- * takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter already, or a rank, an alpha or a target that cannot be.
- * since 0.1 */
+ * has them; qkv in place of the first three in GPT-2 and ModernBERT, gate_up in place of gate and up in ModernBERT. Length 0: all.
+ * alpha > 0, often 2 * rank. A model with int8 weights takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter
+ * already, or a rank, an alpha or a target that cannot be. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_add_adapter(trafo_model *model, int64_t rank, double alpha, const char *targets,
                                                               size_t targets_length, uint64_t seed);
 /* Adds the adapter in a directory of trafo_model_save_adapter or of PEFT: adapter_config.json and adapter_model.safetensors.

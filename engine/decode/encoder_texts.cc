@@ -40,15 +40,16 @@ std::vector<std::vector<int32_t>> Translator::framed(
   return rows;
 }
 
-// BERT reads `[CLS] a [SEP] b [SEP]`, with the type 1 after the first [SEP]; RoBERTa reads
-// `<s> a </s></s> b </s>`.
+// BERT reads `[CLS] a [SEP] b [SEP]`, with the type 1 after the first [SEP], and ModernBERT the
+// same without types; RoBERTa reads `<s> a </s></s> b </s>`.
 TypedRows Translator::framed_pairs(std::span<const std::string_view> first,
                                    std::span<const std::string_view> second) const {
   require(first.size() == second.size(), ErrorCode::invalid_argument, "classify", "there are ",
           first.size(), " first texts and ", second.size(), " second ones");
   const ModelSpec& spec = model_.spec();
   const SpecialTokens special = tokens().special;
-  const bool is_bert = spec.head.of_class == EncoderClass::bert;
+  const bool one_end =
+      spec.head.of_class == EncoderClass::bert || spec.head.of_class == EncoderClass::modernbert;
   TypedRows pairs;
   for (size_t i = 0; i < first.size(); ++i) {
     std::vector<int32_t>& row = pairs.rows.emplace_back();
@@ -59,10 +60,10 @@ TypedRows Translator::framed_pairs(std::span<const std::string_view> first,
     add(encode(tokenizer(), first[i], "first text, ", i + 1, kBare));
     row.push_back(special.eos);
     const size_t before = row.size();
-    if (!is_bert) row.push_back(special.eos);
+    if (!one_end) row.push_back(special.eos);
     add(encode(tokenizer(), second[i], "second text, ", i + 1, kBare));
     row.push_back(special.eos);
-    if (!is_bert || spec.embedding.token_types < 2) continue;
+    if (spec.embedding.token_types < 2 || !one_end) continue;
     std::vector<int32_t>& types = pairs.types.emplace_back(before, 0);
     types.resize(row.size(), 1);
   }

@@ -94,9 +94,9 @@ std::string positions_of(PositionTable table, bool rotary, bool relative) {
 void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>& to) {
   const auto& [stack, width, sharing, norm, attention, feed_forward, causal, cross_attention,
                dropout, depth_scaled_init, residual_scale] = spec;
-  const auto& [kind, placement, epsilon] = norm;
-  const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary,
-               qk_norm, no_rope_interval, attention_scale, score_cap, window, full_interval,
+  const auto& [kind, placement, norm_bias, first_norm, epsilon] = norm;
+  const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, full_first, attention_dropout,
+               rotary, qk_norm, no_rope_interval, attention_scale, score_cap, window, full_interval,
                window_rotary, relative] = attention;
   const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
   const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude, growth] =
@@ -111,15 +111,18 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                                                   : "llama3";
   to.push_back({"norm", enum_name(kind), norm_text(kind)});
   to.push_back({"positions", positions, concat(positions, " positions")});
-  const bool geglu = gated && activation == Activation::gelu;
   to.push_back({"feed-forward",
-                geglu   ? "geglu"
-                : gated ? "gated"
-                        : "plain",
-                geglu   ? "GEGLU"
-                : gated ? "SwiGLU"
-                        : "a feed-forward without a gate (--task llama trains SwiGLU)"});
+                !gated                           ? "plain"
+                : activation == Activation::silu ? "gated"
+                : activation == Activation::gelu ? "geglu"
+                                                 : "exact-geglu",
+                !gated ? "a feed-forward without a gate (--task llama trains SwiGLU)"
+                : activation == Activation::silu ? "SwiGLU"
+                : activation == Activation::gelu ? "GEGLU"
+                                                 : "GEGLU with the exact GELU"});
   to.push_back({"norm placement", placement_name(placement), placement_text(placement)});
+  to.push_back({"norm_bias", norm_bias ? "yes" : "no", "norms without biases"});
+  to.push_back({"first_norm", first_norm ? "yes" : "no", "a first block without norm"});
   to.push_back({"qk_norm", enum_name(qk_norm),
                 qk_norm == QkNorm::none
                     ? "queries and keys without norms"
@@ -188,7 +191,7 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
       spec;
   const auto& [scale, positions, shared, dropout, embedding_norm, token_types] = embedding;
   const auto& [tied, output_bias, divisor, rows, soft_cap] = output;
-  const auto& [head_kind, pooler, of_class, head_dropout] = head;
+  const auto& [head_kind, pooler, of_class, pooling, head_dropout] = head;
   std::vector<Setting> settings{{"architecture", enum_name(architecture),
                                  concat("a model with --arch ", enum_name(architecture))}};
   add_stack(decoder, positions, settings);
@@ -212,6 +215,7 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
   settings.push_back({"head", enum_name(head_kind)});
   settings.push_back({"pooler", pooler ? "yes" : "no"});
   settings.push_back({"class", enum_name(of_class)});
+  settings.push_back({"classifier_pooling", enum_name(pooling)});
   if (encoder) add_stack(*encoder, positions, settings);
   return settings;
 }

@@ -195,7 +195,8 @@ constexpr DirectoryReader kDirectoryReaders[] = {{"marian", interop::read_marian
                                                  {"ministral3", interop::read_llama},
                                                  {"bert", interop::read_bert},
                                                  {"roberta", interop::read_bert},
-                                                 {"xlm-roberta", interop::read_bert}};
+                                                 {"xlm-roberta", interop::read_bert},
+                                                 {"modernbert", interop::read_bert}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())
@@ -374,7 +375,7 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
   config.demand("is_causal", true, true);
   for (const char* key : {"per_layer_config", "kv_sharing_modes", "attention_chunk_size"})
     config.refuse(key, kNoWindow);
-  if (reader->read != interop::read_llama)  // which reads them
+  if (reader->read != interop::read_llama && type != "modernbert")  // which read them
     for (const char* key : {"sliding_window", "layer_types"}) config.refuse(key, kNoWindow);
   WorkProgress progress(Work::convert_weights);
   // A model of a CPU is read to its place.

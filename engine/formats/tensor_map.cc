@@ -339,7 +339,43 @@ void bert_head(Table& t, const std::string& base) {
 
 }  // namespace
 
+namespace {
+
+std::vector<MappedTensor> modernbert_tensors(const ModelConfig& config) {
+  Table t(config);
+  const ModelSpec& spec = t.spec();
+  const std::string base = spec.head.kind == EncoderHead::none ? "" : "model.";
+  t.add(base + "embeddings.tok_embeddings.weight", kDecoderPlace, {Role::embedding});
+  t.norm(base + "embeddings.norm", kDecoderPlace, Role::embedding_norm);
+  for (int64_t i = 0; i < spec.decoder.layers(); ++i) {
+    const LayerPlaces at(Stack::decoder, i);
+    const std::string layer = concat(base, "layers.", i);
+    if (t.has(at.attention, Role::norm)) t.norm(layer + ".attn_norm", at.attention);
+    t.linear(layer + ".attn.Wqkv", at.attention, {Role::query, Role::key, Role::value});
+    t.linear(layer + ".attn.Wo", at.attention, {Role::output});
+    t.norm(layer + ".mlp_norm", at.ffn);
+    t.linear(layer + ".mlp.Wi", at.ffn, {Role::gate, Role::up});
+    t.linear(layer + ".mlp.Wo", at.ffn, {Role::down});
+  }
+  t.norm(base + "final_norm", kDecoderPlace);
+  if (spec.head.has_transform()) {
+    t.linear("head.dense", kDecoderPlace, {Role::head});
+    t.norm("head.norm", kDecoderPlace, Role::head_norm);
+  }
+  if (spec.head.kind == EncoderHead::masked_lm) {
+    t.logits("decoder.weight");
+    if (t.has(kDecoderPlace, Role::logits, Piece::bias))
+      t.add("decoder.bias", kDecoderPlace, {Role::logits}, Piece::bias);
+  } else if (spec.output.rows > 0) {
+    t.linear("classifier", kDecoderPlace, {Role::logits});
+  }
+  return t.take();
+}
+
+}  // namespace
+
 std::vector<MappedTensor> bert_tensors(const ModelConfig& config) {
+  if (config.encoder_class == EncoderClass::modernbert) return modernbert_tensors(config);
   Table t(config);
   const ModelSpec& spec = t.spec();
   const bool is_bert = spec.head.of_class == EncoderClass::bert;

@@ -47,7 +47,7 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
 // values and one of the gate and what it acts on, as in Phi3ForCausalLM.
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined = false);
 // Hugging Face BertModel, RobertaModel, XLMRobertaModel and their heads: separate projections
-// [out, in]; RoBERTa's positions from row 2 on.
+// [out, in]; RoBERTa's positions from row 2 on. ModernBertModel and its heads: joint projections.
 std::vector<MappedTensor> bert_tensors(const ModelConfig& config);
 // CTranslate2 TransformerSpec and TransformerDecoderModelSpec: packed projections [out, in].
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);

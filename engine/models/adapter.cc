@@ -88,7 +88,7 @@ std::vector<ParamId> classifier_parameters(const Model& model) {
   std::vector<ParamId> found;
   const ModelSpec& spec = model.spec();
   const ParameterStore& parameters = model.parameters();
-  const bool pooler = spec.head.of_class != EncoderClass::bert;
+  const bool pooler = spec.head.of_class != EncoderClass::bert;  // ModernBERT has none
   for (size_t i = 0; i < parameters.count() && !model.labels().empty(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::string& name = parameters.name(id);

@@ -16,16 +16,19 @@ namespace {
 
 constexpr const char* kAdapterConfigOrigin = "adapter";
 
-// GPT-2's layers: one projection makes queries, keys and values.
+// GPT-2's and ModernBERT's layers: one projection makes queries, keys and values, and in ModernBERT
+// another one gate and up.
 bool has_joint_qkv(const ModelSpec& spec) {
-  return spec.architecture == Architecture::decoder_lm && !spec.decoder.feed_forward.gated;
+  const bool gated = spec.decoder.feed_forward.gated;
+  return (spec.architecture == Architecture::decoder_lm && !gated) ||
+         (spec.architecture == Architecture::encoder && gated);
 }
 
 // The targets by their roles.
 constexpr std::pair<Role, const char*> kTargets[] = {
     {Role::query, "query"}, {Role::key, "key"}, {Role::value, "value"}, {Role::output, "output"},
     {Role::gate, "gate"},   {Role::up, "up"},   {Role::down, "down"}};
-constexpr const char* kJointTarget = "qkv";
+constexpr const char *kJointTarget = "qkv", *kJointGate = "gate_up";
 
 // The projections of a matrix, in the order of their rows.
 std::vector<AdapterModule> modules_of(const ParameterParts& parts, bool joint) {
@@ -37,9 +40,10 @@ std::vector<AdapterModule> modules_of(const ParameterParts& parts, bool joint) {
             "a linear layer has a part that is no target");
     modules.push_back({target->second, part.place, {part.first, part.rows}});
   }
-  if (!joint || parts.rows.front().role != Role::query) return modules;
+  const Role first = parts.rows.front().role;
+  if (!joint || (first != Role::query && first != Role::gate)) return modules;
   const int64_t rows = modules.back().range.first + modules.back().range.count;
-  return {{kJointTarget, modules.front().place, {0, rows}}};
+  return {{first == Role::query ? kJointTarget : kJointGate, modules.front().place, {0, rows}}};
 }
 
 // All projections of the linear layers of a model.
@@ -69,8 +73,10 @@ std::vector<std::string> adapter_targets(const Model& model) {
     for (const AdapterModule& module : site.modules) found.insert(module.target);
   std::vector<std::string> targets;
   if (found.contains(kJointTarget)) targets.emplace_back(kJointTarget);
-  for (const auto& [role, target] : kTargets)
+  for (const auto& [role, target] : kTargets) {
+    if (role == Role::gate && found.contains(kJointGate)) targets.emplace_back(kJointGate);
     if (found.contains(target)) targets.emplace_back(target);
+  }
   return targets;
 }
 

@@ -28,9 +28,9 @@ struct AdapterConfig {
 };
 
 // The projections of a model that can have an adapter: query, key, value, output, gate, up and
-// down, those that it has. Self-attention and cross-attention have the same names. A GPT-2 model
-// has one projection, qkv, in place of query, key and value, because adapters of other programs
-// treat it as one.
+// down, those that it has. Self-attention and cross-attention have the same names. GPT-2 and
+// ModernBERT have one projection, qkv, in place of query, key and value, and ModernBERT gate_up in
+// place of gate and up, because adapters of other programs treat them as one.
 std::vector<std::string> adapter_targets(const Model& model);
 // The adapter with its targets listed in order. INVALID_ARGUMENT names a rank, an alpha or a target
 // that the model cannot have.

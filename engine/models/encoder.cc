@@ -3,10 +3,15 @@
 // table of token types. With a head of masked tokens, logits = E norm(activation(W h)) + b; of
 // texts, W tanh(P h) + b with the h of the first token; of tokens, W h + b. Heads are computed for
 // all tokens, so that a batch of any head has a row of logits for each.
+//
+// ModernBERT (Warner et al., arXiv 2412.13663) is pre-norm with rotary positions and a norm at the
+// end. Its heads for tokens and texts have the transform of the head of masked tokens, without a
+// bias: W norm(activation(T h)) + b, of texts with the h of the first token or the mean of all.
 #include "engine/models/model.h"
 #include "engine/nn/embedding.h"
 #include "engine/nn/transformer_stack.h"
 #include "engine/ops/activation/activation.h"
+#include "engine/ops/attention/attention.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/unary/unary.h"
@@ -26,15 +31,17 @@ class Encoder final : public Model {
     const int64_t width = spec_.width();
     embedding_ = nn::Embedding(parameters_, "embedding", spec_.vocabulary, width, init,
                                spec_.embedding.scale, kWholeStack);
-    embedding_.add_positions(parameters_, "positions", spec_.max_positions, width, init,
-                             kWholeStack);
+    if (spec_.embedding.positions == PositionTable::learned)
+      embedding_.add_positions(parameters_, "positions", spec_.max_positions, width, init,
+                               kWholeStack);
     if (spec_.embedding.token_types > 0)
       embedding_.add_token_types(parameters_, "token_types", spec_.embedding.token_types, width,
                                  init, kWholeStack);
     embedding_.add_norm(parameters_, "embedding_norm", spec_.decoder.norm, width, kWholeStack);
     stack_ = nn::TransformerStack(parameters_, "encoder", spec_.decoder, nn::kFirstBlockDropout);
+    stack_.add_final_norm(parameters_);
     if (spec_.head.pooler) pooler_ = square("pooler", Role::pooler, init);
-    if (spec_.head.kind == EncoderHead::masked_lm) {
+    if (spec_.head.has_transform()) {
       transform_ = square("head", Role::head, init);
       head_norm_ = nn::Norm(parameters_, "head_norm", spec_.decoder.norm, width, kWholeStack,
                             Role::head_norm);
@@ -66,11 +73,13 @@ class Encoder final : public Model {
       case EncoderHead::none:
         return states;
       case EncoderHead::token:
-        return drop(states, kClassifierDropout);
+        return drop(transformed(context, states), kClassifierDropout);
       case EncoderHead::masked_lm:
-        return head_norm_.forward(
-            context, ops::activation(context, transform_.forward(context, states), transform()));
+        return transformed(context, states);
       case EncoderHead::sequence: {
+        if (spec_.head.has_transform())
+          return drop(transformed(context, text_vectors(context, states, inputs.sequences)),
+                      kClassifierDropout);
         const bool is_bert = spec_.head.of_class == EncoderClass::bert;
         return drop(pooled(context, is_bert ? states : drop(states, kPoolerDropout)),
                     kClassifierDropout);
@@ -83,10 +92,31 @@ class Encoder final : public Model {
   // Dropouts of the head, beside that of the embedding.
   static constexpr uint32_t kPoolerDropout = 1, kClassifierDropout = 2;
 
-  // RobertaLMHead has GELU, whatever the layers have.
+  // The other classes have GELU, whatever the layers have.
   Activation transform() const {
     return spec_.head.of_class == EncoderClass::bert ? spec_.decoder.feed_forward.activation
                                                      : Activation::gelu_erf;
+  }
+
+  // norm(activation(T h)) of every token, in a head that has a transform.
+  Tensor transformed(Context& context, const Tensor& states) const {
+    if (!spec_.head.has_transform()) return states;
+    return head_norm_.forward(
+        context, ops::activation(context, transform_.forward(context, states), transform()));
+  }
+
+  // What the head for texts reads, in the row of each token; only the first one of a text has a
+  // label. Attention whose scores are all 0 has the mean of the values.
+  Tensor text_vectors(Context& context, const Tensor& states,
+                      const nn::PackedSequences& sequences) const {
+    if (spec_.head.pooling == Pooling::first) return states;
+    ops::AttentionOptions options;
+    options.heads = spec_.decoder.attention.heads;
+    options.head_dim = spec_.width() / options.heads;
+    options.max_queries = options.max_keys = sequences.longest;
+    const Tensor zeros = context.zeros(states.shape(), states.dtype());
+    return ops::attention(context, {zeros, 0}, {zeros, 0}, {states, 0}, sequences.cu_seqlens,
+                          sequences.cu_seqlens, options);
   }
 
   // A linear layer [width, width] of a head, which stays in float and whole.
@@ -94,8 +124,9 @@ class Encoder final : public Model {
     const int64_t width = spec_.width();
     const std::vector<Part> rows{{role, kWholeStack, width}};
     const ParamId weight = parameters_.declare(name + ".weight", {width, width}, init);
-    const ParamId bias = parameters_.declare(name + ".bias", {width}, Init::zeros());
     parameters_.set_parts(weight, Piece::weight, rows);
+    if (!spec_.decoder.norm.bias) return nn::Linear(parameters_, weight, kNoParam);
+    const ParamId bias = parameters_.declare(name + ".bias", {width}, Init::zeros());
     parameters_.set_parts(bias, Piece::bias, rows);
     return nn::Linear(parameters_, weight, bias);
   }

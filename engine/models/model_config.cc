@@ -35,6 +35,10 @@ void check_architecture(const ModelConfig& c) {
 #include "engine/models/generated/model_config_rules.inc"
 }
 
+bool is_gelu(Activation activation) {
+  return activation == Activation::gelu || activation == Activation::gelu_erf;
+}
+
 // The options of T5.
 void check_relative(const ModelConfig& c) {
   require_argument(!c.separate_output || (c.relative_buckets > 0 && c.tied_embeddings),
@@ -49,6 +53,23 @@ void check_relative(const ModelConfig& c) {
                    c.relative_buckets, "), got ", c.relative_distance);
 }
 
+// The form of a class of encoders: post-norm with learned positions, or ModernBERT's.
+void check_encoder_class(const ModelConfig& c) {
+  const bool modern = c.encoder_class == EncoderClass::modernbert;
+  const auto demand = [&](bool holds, const char* option, const char* values) {
+    require_argument(holds, kModelConfigOrigin, option, " must be ", values,
+                     " in an encoder of the encoder_class ", enum_name(c.encoder_class));
+  };
+  demand(c.pre_norm == modern, "pre_norm", modern ? "1" : "0");
+  demand((c.positions == Positions::rotary) == modern, "positions", modern ? "rotary" : "standard");
+  demand((c.ffn != FeedForward::plain) == modern, "ffn", modern ? "gated" : "plain");
+  demand(c.biases != modern, "biases", modern ? "0" : "1");
+  demand(!modern || c.token_types == 0, "token_types", "0");
+  if (modern) return demand(c.head_width == 0, "head_width", "0");
+  demand(c.sliding_window == 0, "sliding_window", "0");
+  demand(c.classifier_pooling == Pooling::first, "classifier_pooling", "first");
+}
+
 void check_encoder(const ModelConfig& c) {
   if (c.architecture != Architecture::encoder) return;
   const bool has_labels =
@@ -59,7 +80,9 @@ void check_encoder(const ModelConfig& c) {
                    " is for an encoder without head");
   require_argument(c.tied_embeddings || c.encoder_head == EncoderHead::masked_lm,
                    kModelConfigOrigin, "tied_embeddings", " 0 is for the head masked-lm");
-  require_argument(!c.pre_norm, kModelConfigOrigin, "pre_norm", " must be 0 in an encoder");
+  require_argument(c.encoder_class != EncoderClass::modernbert || !c.pooler, kModelConfigOrigin,
+                   "pooler", " is not in the encoder_class modernbert");
+  check_encoder_class(c);
 }
 
 void check_form(const ModelConfig& c) {
@@ -95,9 +118,10 @@ void check_form(const ModelConfig& c) {
                                                : "ffn_biases";
   require_argument(!c.biases || !(c.qkv_biases || c.attention_output_bias || c.ffn_biases),
                    kModelConfigOrigin, some, " is for models with biases 0");
-  const Activation gate = c.ffn == FeedForward::geglu ? Activation::gelu : Activation::silu;
-  require_argument(c.ffn == FeedForward::plain || c.activation == gate, kModelConfigOrigin,
-                   "activation", " must be ", enum_name(gate), " with the feed-forward ",
+  const bool geglu = c.ffn == FeedForward::geglu;
+  const bool is_gate = geglu ? is_gelu(c.activation) : c.activation == Activation::silu;
+  require_argument(c.ffn == FeedForward::plain || is_gate, kModelConfigOrigin, "activation",
+                   " must be ", geglu ? "gelu or gelu_erf" : "silu", " with the feed-forward ",
                    enum_name(c.ffn), ", got ", enum_name(c.activation));
   require_argument(c.kv_heads <= c.heads, kModelConfigOrigin, "kv_heads", " must be 0 to ", c.heads,
                    ", got ", c.kv_heads);

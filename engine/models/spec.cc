@@ -44,16 +44,22 @@ PositionTable position_table(const ModelConfig& c, bool has_encoder) {
        " is unknown");
 }
 
+bool is_modernbert(const ModelConfig& c) {
+  return c.architecture == Architecture::encoder && c.encoder_class == EncoderClass::modernbert;
+}
+
 // A stack with the sizes of the decoder; the encoder may differ in them.
 StackSpec common_stack(const ModelConfig& c) {
   StackSpec stack;
   stack.width = c.width;
-  stack.norm = {c.norm, norm_placement(c), c.norm_epsilon};
+  const bool modernbert = is_modernbert(c);
+  stack.norm = {c.norm, norm_placement(c), !modernbert, !modernbert, c.norm_epsilon};
   stack.attention = {.heads = c.heads,
                      .key_heads = or_else(c.kv_heads, c.heads),
                      .head_dim = or_else(c.head_width, c.width / c.heads),
                      .qkv_bias = c.biases || c.qkv_biases,
                      .output_bias = c.biases || c.attention_output_bias,
+                     .full_first = modernbert,
                      .dropout = c.attention_dropout,
                      .qk_norm = c.qk_norm,
                      .no_rope_interval = c.no_rope_interval,
@@ -115,13 +121,15 @@ ModelSpec spec_of(const ModelConfig& c) {
                     .norm = c.learned_positions || is_encoder,
                     .token_types = c.token_types};
   const bool has_labels = c.labels > 0;
-  spec.output = {c.tied_embeddings && !c.separate_output && !has_labels, c.biases && c.output_bias,
+  const bool output_bias = is_encoder ? has_labels || c.output_bias : c.biases && c.output_bias;
+  spec.output = {c.tied_embeddings && !c.separate_output && !has_labels, output_bias,
                  c.logits_divisor,
                  has_labels                                               ? c.labels
                  : is_encoder && c.encoder_head != EncoderHead::masked_lm ? 0
                                                                           : c.vocabulary,
                  c.logits_soft_cap};
-  spec.head = {c.encoder_head, c.pooler || c.encoder_head == EncoderHead::sequence, c.encoder_class,
+  const bool pools = c.encoder_head == EncoderHead::sequence && !is_modernbert(c);
+  spec.head = {c.encoder_head, c.pooler || pools, c.encoder_class, c.classifier_pooling,
                c.classifier_dropout};
   return spec;
 }

@@ -19,7 +19,13 @@ struct HeadSpec {
   EncoderHead kind = EncoderHead::none;
   bool pooler = false;  // of a head for texts, or kept for an export
   EncoderClass of_class = EncoderClass::bert;
-  double dropout = 0;  // of what the classifier reads
+  Pooling pooling = Pooling::first;  // of the head for texts of ModernBERT
+  double dropout = 0;                // of what the classifier reads
+  // The transform of ModernBERT's heads, and of a head for masked tokens.
+  bool has_transform() const {
+    return kind == EncoderHead::masked_lm ||
+           (of_class == EncoderClass::modernbert && kind != EncoderHead::none);
+  }
 };
 
 struct EmbeddingSpec {

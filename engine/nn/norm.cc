@@ -18,7 +18,7 @@ Norm::Norm(ParameterStore& store, const std::string& prefix, const NormSpec& spe
     : store_(&store), kind_(spec.kind), epsilon_(spec.epsilon) {
   gamma_ = store.declare(prefix + ".weight", {width}, Init::ones());
   store.set_parts(gamma_, Piece::weight, {{role, place, width}});
-  if (!adds_bias(spec)) return;
+  if (!adds_bias(spec) || !spec.bias) return;
   beta_ = store.declare(prefix + ".bias", {width}, Init::zeros());
   store.set_parts(beta_, Piece::bias, {{role, place, width}});
 }
@@ -33,11 +33,17 @@ bool Norm::adds_bias(const NormSpec& spec) {
   unknown_norm(spec.kind);
 }
 
+Tensor Norm::bias(Context& context) const {
+  if (beta_ != kNoParam) return store_->value(beta_);
+  const Tensor& gamma = store_->value(gamma_);
+  return context.zeros(gamma.shape(), gamma.dtype());
+}
+
 Tensor Norm::forward(Context& context, const Tensor& x) const {
   const Tensor& gamma = store_->value(gamma_);
   switch (kind_) {
     case trafo::Norm::layer:
-      return ops::layer_norm(context, x, gamma, store_->value(beta_), epsilon_);
+      return ops::layer_norm(context, x, gamma, bias(context), epsilon_);
     case trafo::Norm::rms:
       return ops::rms_norm(context, x, gamma, epsilon_);
   }
@@ -50,7 +56,7 @@ Norm::Sum Norm::fused_add(Context& context, const PendingBias& x, const Tensor& 
   switch (kind_) {
     case trafo::Norm::layer: {
       ops::ResidualNorm result = ops::bias_dropout_residual_norm(
-          context, x.matmul, x.bias, residual, gamma, store_->value(beta_), epsilon_, dropout);
+          context, x.matmul, x.bias, residual, gamma, bias(context), epsilon_, dropout);
       return {result.sum, result.normed, std::move(result.recompute)};
     }
     case trafo::Norm::rms: {

@@ -14,9 +14,11 @@ namespace trafo::nn {
 class Norm {
  public:
   Norm() = default;
-  // Declares `prefix`.weight [width] and, for layer norm, `prefix`.bias [width].
+  // Declares `prefix`.weight [width] and, for layer norm with a bias, `prefix`.bias [width].
   Norm(ParameterStore& store, const std::string& prefix, const NormSpec& spec, int64_t width,
        const Place& place = {}, Role role = Role::norm);
+
+  bool defined() const { return store_ != nullptr; }
 
   // Whether fused_add() of such a norm adds the bias of a linear layer.
   static bool adds_bias(const NormSpec& spec);
@@ -36,6 +38,9 @@ class Norm {
                 const Dropout& dropout) const;
 
  private:
+  // Zeros for a layer norm without a bias.
+  Tensor bias(Context& context) const;
+
   const ParameterStore* store_ = nullptr;
   trafo::Norm kind_ = trafo::Norm::layer;
   ParamId gamma_ = kNoParam, beta_ = kNoParam;

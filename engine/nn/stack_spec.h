@@ -30,6 +30,8 @@ enum class NormPlacement : uint8_t { before, after, on_output, sandwich };
 struct NormSpec {
   Norm kind = Norm::layer;  // an RMS norm has no bias
   NormPlacement placement = NormPlacement::before;
+  bool bias = true;   // of a layer norm
+  bool first = true;  // a stack with norms before its blocks has one before the first attention
   double epsilon = 1e-5;
 };
 
@@ -44,15 +46,19 @@ struct AttentionSpec {
   int64_t key_heads = 1;  // of keys and of values; each serves heads / key_heads query heads
   int64_t head_dim = 0;
   bool qkv_bias = true, output_bias = true;
+  bool full_first = false;                  // see full_interval
   double dropout = 0;                       // of attention probabilities
   std::optional<RotaryAngles> rotary = {};  // queries and keys of self-attention are rotated
   QkNorm qk_norm = QkNorm::none;            // of self-attention
   int64_t no_rope_interval = 0;  // every such layer of the stack is not rotated; 0: all are
   double scale = 0;              // of scores; 0: 1 / sqrt(head_dim)
   double soft_cap = 0;           // of scaled scores, see ops::AttentionOptions; 0: none
-  // Keys that a query of self-attention sees at most, its own token included; 0: all before it.
+  // Keys that a query of self-attention sees at most, its own token included; as many to each side
+  // in a stack that is not causal. 0: all.
   int64_t window = 0;
-  int64_t full_interval = 0;  // every such layer of the stack has no window; 0: all have it
+  // Every such layer of the stack has no window; with full_first the first one and every such one
+  // after it. 0: all have it.
+  int64_t full_interval = 0;
   std::optional<RotaryAngles> window_rotary = {};  // of layers with a window; none: as the others
   std::optional<RelativeSpec> relative = {};       // of self-attention
 
@@ -64,7 +70,8 @@ struct AttentionSpec {
   }
   // 0: the layer has none
   int64_t window_of(int64_t layer) const {
-    return full_interval == 0 || (layer + 1) % full_interval != 0 ? window : 0;
+    const int64_t number = full_first ? layer : layer + 1;
+    return full_interval == 0 || number % full_interval != 0 ? window : 0;
   }
   // Of a layer that rotates().
   const RotaryAngles& angles_of(int64_t layer) const {

@@ -28,7 +28,7 @@ TransformerBlock::TransformerBlock(ParameterStore& store, const std::string& pre
     return Norm(store, prefix + name, spec.norm, spec.width, place, Role::output_norm);
   };
   const int64_t set = spec.sharing.sets.at(static_cast<size_t>(layer));
-  attention_norm_ = norm(".attention_norm", attention);
+  if (layer > 0 || spec.norm.first) attention_norm_ = norm(".attention_norm", attention);
   if (has_cross_attention_) cross_norm_ = norm(".cross_norm", cross);
   ffn_norm_ = norm(".ffn_norm", ffn);
   if (placement_ == NormPlacement::sandwich) {
@@ -51,7 +51,8 @@ TransformerBlock TransformerBlock::as_layer(int64_t layer, uint32_t dropout_laye
 ResidualStream TransformerBlock::begin(Context& context, const Tensor& embedded) const {
   const bool pre_norm =
       placement_ == NormPlacement::before || placement_ == NormPlacement::sandwich;
-  return {embedded, pre_norm ? attention_norm_.forward(context, embedded) : embedded};
+  const bool normed = pre_norm && attention_norm_.defined();
+  return {embedded, normed ? attention_norm_.forward(context, embedded) : embedded};
 }
 
 ResidualStream TransformerBlock::add(Context& context, PendingBias output,

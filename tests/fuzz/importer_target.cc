@@ -35,6 +35,7 @@ ModelConfig config_of(const char* format, int64_t vocabulary) {
     config.activation = Activation::relu;
     return config;
   }
+  if (name == "modernbert") return testing::modernbert_of(config, EncoderHead::masked_lm);
   config.architecture = Architecture::decoder_lm;
   config.pre_norm = true;
   config.activation = Activation::gelu;
@@ -114,6 +115,7 @@ Good make_good(const char* format) {
   if (name == "gpt2") interop::write_gpt2(host, tokenizer, good.directory);
   if (name == "llama" || name == "resaved") interop::write_llama(host, tokenizer, good.directory);
   if (name == "resaved") save_again(good.directory);
+  if (name == "modernbert") interop::write_bert(host, tokenizer, good.directory);
   if (name == "ctranslate2")
     interop::write_ctranslate2(host, tokenizer, ExportWeights::float32, good.directory);
   if (name == "gguf") interop::write_gguf(host, tokenizer, ExportWeights::float16, good.directory);
@@ -127,9 +129,10 @@ Good make_good(const char* format) {
 
 std::vector<Good>& directories() {
   // Inputs of the corpus name them by their place.
-  static std::vector<Good> all = {make_good("marian"),      make_good("gpt2"), make_good("llama"),
-                                  make_good("ctranslate2"), make_good("gguf"), make_good("resaved"),
-                                  make_good("pegasus"),     make_good("peft")};
+  static std::vector<Good> all = {
+      make_good("marian"),      make_good("gpt2"), make_good("llama"),
+      make_good("ctranslate2"), make_good("gguf"), make_good("resaved"),
+      make_good("pegasus"),     make_good("peft"), make_good("modernbert")};
   return all;
 }
 

@@ -442,7 +442,10 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"token_types", [](ModelSpec& s) { s.embedding.token_types = 2; }},
     {"head", [](ModelSpec& s) { s.head.kind = EncoderHead::token; }},
     {"pooler", [](ModelSpec& s) { s.head.pooler = true; }},
-    {"class", [](ModelSpec& s) { s.head.of_class = EncoderClass::roberta; }}};
+    {"class", [](ModelSpec& s) { s.head.of_class = EncoderClass::roberta; }},
+    {"classifier_pooling", [](ModelSpec& s) { s.head.pooling = Pooling::mean; }},
+    {"norm_bias", [](ModelSpec& s) { s.decoder.norm.bias = false; }},
+    {"first_norm", [](ModelSpec& s) { s.decoder.norm.first = false; }}};
 
 TEST_F(InteropFormsTest, ASettingThatAFormatDoesNotListIsRefused) {
   const std::vector<interop::Setting> settings = interop::settings_of(ModelSpec{});

@@ -1,4 +1,5 @@
-// The Llama form of the decoder for tests: RMS norm, rotary positions, SwiGLU, no biases; and T5's.
+// The Llama form of the decoder for tests: RMS norm, rotary positions, SwiGLU, no biases; T5's and
+// ModernBERT's.
 #pragma once
 
 #include <cmath>
@@ -65,6 +66,24 @@ inline ModelConfig gemma2_of(const ModelConfig& config, int64_t window, int64_t 
   form.attention_soft_cap = 0.5;
   form.logits_soft_cap = 1.5;
   return form;
+}
+
+// ModernBERT: a window to both sides in all layers but every second one from the first on.
+inline ModelConfig modernbert_of(ModelConfig config, EncoderHead head, int64_t window = 3) {
+  config.architecture = Architecture::encoder;
+  config.encoder_class = EncoderClass::modernbert;
+  config.encoder_head = head;
+  config.labels = head == EncoderHead::sequence || head == EncoderHead::token ? 3 : 0;
+  config.pre_norm = true;
+  config.activation = Activation::gelu_erf;
+  config.positions = Positions::rotary;
+  config.ffn = FeedForward::geglu;
+  config.biases = false;
+  config.rope_theta = 160000;
+  config.rope_local_theta = 100;
+  config.sliding_window = window;
+  config.full_attention_interval = 2;
+  return config;
 }
 
 // `config`: a tiny encoder-decoder.

@@ -233,7 +233,7 @@ TEST(Llama, FurtherPartsAreForTheirForms) {
   refused(
       "rope_local_theta comes with rotary",
       [](ModelConfig& c) { c.rope_local_theta = 100, c.sliding_window = 2; }, plain);
-  refused("activation must be gelu with the feed-forward geglu",
+  refused("activation must be gelu or gelu_erf with the feed-forward geglu",
           [](ModelConfig& c) { c.ffn = FeedForward::geglu; });
   refused(
       "sliding_window is for decoder-lm", [](ModelConfig& c) { c.sliding_window = 2; },

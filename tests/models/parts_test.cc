@@ -78,6 +78,15 @@ std::vector<FormWithParts> forms_with_parts() {
     add(concat("encoder with the head ", enum_name(head)), encoder_form(head), [](ModelConfig&) {});
   add("encoder with untied masked-lm", encoder_form(EncoderHead::masked_lm),
       [](ModelConfig& c) { c.tied_embeddings = false; });
+  for (const EncoderHead head :
+       {EncoderHead::none, EncoderHead::masked_lm, EncoderHead::sequence, EncoderHead::token})
+    add(concat("ModernBERT with the head ", enum_name(head)),
+        modernbert_of(tied_form("lm").untied(), head), [](ModelConfig&) {});
+  add("ModernBERT with biases", modernbert_of(tied_form("lm").untied(), EncoderHead::masked_lm),
+      [](ModelConfig& c) {
+        c.qkv_biases = c.attention_output_bias = c.ffn_biases = true;
+        c.tied_embeddings = c.output_bias = false;
+      });
   return forms;
 }
 
@@ -110,7 +119,9 @@ std::vector<std::pair<Place, Role>> named(const ModelConfig& config, const std::
   if (module == "head") return {{{Stack::decoder}, Role::head}};
   if (module == "head_norm") return {{{Stack::decoder}, Role::head_norm}};
   if (module == "output") return {{{Stack::decoder}, Role::logits}};
-  if (module == "encoder.norm") return {{{Stack::encoder}, Role::norm}};
+  if (module == "encoder.norm")
+    return {{{config.architecture == Architecture::encoder ? Stack::decoder : Stack::encoder},
+             Role::norm}};
   if (module == "encoder.relative_positions") return {{{Stack::encoder}, Role::distance_bias}};
   if (module == "decoder.relative_positions") return {{{Stack::decoder}, Role::distance_bias}};
   if (module == "decoder.norm") return {{{Stack::decoder}, Role::norm}};

@@ -93,6 +93,63 @@ TEST(ModelSpecTest, RelativePositionsOfAnEncoderDecoder) {
   refused("rotary", [](ModelConfig& c) { c.positions = Positions::rotary; });
 }
 
+TEST(ModelSpecTest, ModernBertIsAnEncoderWithNormsBeforeItsBlocks) {
+  ModelConfig config;
+  config.vocabulary = 8;
+  config.width = 16;
+  config.heads = 4;
+  config = modernbert_of(config, EncoderHead::sequence, 5);
+  config.classifier_pooling = Pooling::mean;
+  validate(config);
+  const ModelSpec spec = spec_of(config);
+  const StackSpec& stack = spec.decoder;
+  EXPECT_FALSE(stack.causal || stack.norm.bias || stack.norm.first);
+  EXPECT_EQ(stack.norm.placement, NormPlacement::before);
+  const std::vector<int64_t> windows{0, 5, 0, 5, 0, 5};
+  for (int64_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(stack.attention.window_of(i), windows[static_cast<size_t>(i)]);
+    EXPECT_EQ(stack.attention.angles_of(i).theta, i % 2 == 0 ? 160000 : 100);
+  }
+  EXPECT_EQ(spec.embedding.positions, PositionTable::none);
+  EXPECT_TRUE(spec.embedding.norm && spec.output.bias && spec.head.has_transform());
+  EXPECT_FALSE(spec.head.pooler);
+  EXPECT_EQ(spec.head.pooling, Pooling::mean);
+  const auto refused = [&](const char* text, auto change) {
+    ModelConfig other = config;
+    change(other);
+    const Error error = error_of([&] { validate(other); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_TRUE(mentions(error, text)) << error.what();
+  };
+  refused("pre_norm must be 1", [](ModelConfig& c) { c.pre_norm = false; });
+  refused("positions must be rotary", [](ModelConfig& c) {
+    c.positions = Positions::standard;
+    c.rope_local_theta = 0;
+  });
+  refused("ffn must be gated", [](ModelConfig& c) { c.ffn = FeedForward::plain; });
+  refused("biases must be 0", [](ModelConfig& c) { c.biases = true; });
+  refused("token_types must be 0", [](ModelConfig& c) { c.token_types = 2; });
+  refused("head_width must be 0", [](ModelConfig& c) { c.head_width = 6; });
+  refused("pooler is not in", [](ModelConfig& c) {
+    c.encoder_head = EncoderHead::none;
+    c.labels = 0;
+    c.pooler = true;
+  });
+  const auto as_bert = [](ModelConfig& c) {
+    c.encoder_class = EncoderClass::bert;
+    c.pre_norm = false;
+    c.positions = Positions::standard;
+    c.ffn = FeedForward::plain;
+    c.biases = true;
+    c.rope_local_theta = 0;
+  };
+  refused("sliding_window must be 0", as_bert);
+  refused("classifier_pooling must be first", [&](ModelConfig& c) {
+    as_bert(c);
+    c.sliding_window = c.full_attention_interval = 0;
+  });
+}
+
 // Heads of a pruned encoder: as many of keys as of queries, also where kv_heads says the number.
 TEST(ModelSpecTest, AnEncoderHasItsOwnHeadsAndWidth) {
   ModelConfig config;

@@ -34,7 +34,9 @@ StackSpec stack_spec(bool pre_norm, bool causal, int64_t layers = 1) {
   StackSpec spec;
   spec.width = kWidth;
   spec.sharing = layer_sharing(layers);
-  spec.norm = {Norm::layer, pre_norm ? NormPlacement::before : NormPlacement::after, kEpsilon};
+  spec.norm = {.kind = Norm::layer,
+               .placement = pre_norm ? NormPlacement::before : NormPlacement::after,
+               .epsilon = kEpsilon};
   spec.attention = {.heads = 2, .key_heads = 2, .head_dim = kWidth / 2, .dropout = 0.2};
   spec.feed_forward = {.width = kFfnWidth, .dropout = 0.1};
   spec.causal = causal;
@@ -164,8 +166,12 @@ struct Definition {
   Tensor linear(const Tensor& x, const std::string& name) const {
     return ops::linear(context, x, at(name + ".weight"), at(name + ".bias"));
   }
+  // Nothing, where the block has no such norm; it may have no bias.
   Tensor norm(const Tensor& x, const std::string& name) const {
-    return ops::layer_norm(context, x, at(name + ".weight"), at(name + ".bias"), kEpsilon);
+    if (store.find("block." + name + ".weight") == kNoParam) return x;
+    const bool bare = store.find("block." + name + ".bias") == kNoParam;
+    const Tensor bias = bare ? context.zeros({kWidth}, DType::f64) : at(name + ".bias");
+    return ops::layer_norm(context, x, at(name + ".weight"), bias, kEpsilon);
   }
   Dropout dropout(uint32_t number, double p) const {
     return {static_cast<float>(p), pass.seed, pass.step, 3 * DropoutPass::kPerLayer + number};
@@ -215,14 +221,17 @@ struct Definition {
 
 TEST_F(Modules, BlockComputesItsDefinition) {
   const NoGrad no_grad(*context_);
-  for (const bool pre_norm : {true, false})
+  for (const auto& [pre_norm, bare] : {std::pair{true, false}, {false, false}, {true, true}})
     for (const bool cross : {true, false}) {
       ParameterStore store;
       StackSpec spec = stack_spec(pre_norm, cross);
       spec.cross_attention = cross;
+      spec.norm.bias = spec.norm.first = !bare;
       const nn::TransformerBlock block(store, "block", spec, 0, 3);
       const nn::Norm next(store, "next", spec.norm, kWidth);
       allocate(store);
+      EXPECT_EQ(store.find("block.attention_norm.weight") == kNoParam, bare);
+      EXPECT_EQ(store.find("block.ffn_norm.bias") == kNoParam, bare);
       nn::BlockInputs inputs;
       inputs.sequences.cu_seqlens = ints({0, 3, 3, kTokens});
       inputs.dropout = {9, 4, true};
@@ -243,7 +252,7 @@ TEST_F(Modules, AnEmbeddingHasItsNormBeforeDropout) {
   const Place place{Stack::encoder};
   nn::Embedding embedding(store, "e", 6, kWidth, Init::zeros(), 3, place);
   embedding.add_positions(store, "p", 4, kWidth, Init::zeros(), place);
-  embedding.add_norm(store, "n", {Norm::layer, NormPlacement::before, kEpsilon}, kWidth, place);
+  embedding.add_norm(store, "n", {.epsilon = kEpsilon}, kWidth, place);
   EXPECT_EQ(names_of(store),
             (std::vector<std::string>{"e.weight", "p.weight", "n.weight", "n.bias"}));
   allocate(store);
@@ -262,12 +271,14 @@ TEST_F(Modules, AnEmbeddingHasItsNormBeforeDropout) {
 }
 
 TEST_F(Modules, StackRunsItsBlocksUnderEveryRecomputePolicyWithTheSameBits) {
-  for (const bool pre_norm : {true, false}) {
+  for (const auto& [pre_norm, bare] : {std::pair{true, false}, {false, false}, {true, true}}) {
     ParameterStore store;
-    nn::TransformerStack stack(store, "stack", stack_spec(pre_norm, true, 3), 1);
+    StackSpec spec = stack_spec(pre_norm, true, 3);
+    spec.norm.bias = spec.norm.first = !bare;
+    nn::TransformerStack stack(store, "stack", spec, 1);
     const size_t blocks = store.count();
     stack.add_final_norm(store);
-    EXPECT_EQ(store.count(), blocks + (pre_norm ? 2 : 0));
+    EXPECT_EQ(store.count(), blocks + (bare ? 1 : pre_norm ? 2 : 0));
     allocate(store);
     nn::BlockInputs inputs;
     inputs.sequences.cu_seqlens = ints({0, 3, kTokens});

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Encoders of transformers and back: BERT, RoBERTa and XLM-R, with the heads for masked tokens, texts and tokens, and without one.
+"""Encoders of transformers and back: BERT, RoBERTa, XLM-R and ModernBERT, with the heads for masked tokens, texts and tokens, and without one.
 
     python3 tests/parity/encoder_parity.py [--translate-train build/release/translate-train] [--family NAME ...] [--configurations N]
 
@@ -30,7 +30,7 @@ import export_parity as parity
 
 TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
-FAMILIES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
+FAMILIES = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "modernbert": "ModernBert"}
 POSITIONS = 80
 WORDS = ("the house and a tree stand by the river where nine old boats wait for rain that falls on small green hills of some far "
          "land; Größe und Straße, naïve café").split()
@@ -102,6 +102,25 @@ class Model:
 
 # ---- models of transformers ----
 
+def modernbert_tokenizer(lines, size):
+    """Byte-level BPE with the special tokens after the others, and tokens of several spaces, as ModernBERT has them."""
+    import tokenizers as tk
+    import transformers
+    inner = tk.Tokenizer(tk.models.BPE())
+    inner.normalizer = tk.normalizers.NFC()
+    inner.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = tk.decoders.ByteLevel()
+    inner.train_from_iterator(lines, tk.trainers.BpeTrainer(vocab_size=size, special_tokens=["<|padding|>"], show_progress=False,
+                                                            initial_alphabet=tk.pre_tokenizers.ByteLevel.alphabet()))
+    inner.add_tokens([tk.AddedToken(" " * count, normalized=True) for count in (2, 3, 4)])
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]"]
+    inner.add_special_tokens(special + [tk.AddedToken("[MASK]", lstrip=True)])
+    ends = [(name, inner.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    inner.post_processor = tk.processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:0 [SEP]:0", ends)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+                                                mask_token="[MASK]", model_input_names=["input_ids", "attention_mask"])
+
+
 def trained_tokenizer(family, folder, size):
     """A tokenizer of the family's kind, trained on WORDS."""
     import tokenizers as tk
@@ -119,6 +138,8 @@ def trained_tokenizer(family, folder, size):
         return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
                                                     sep_token="[SEP]", mask_token="[MASK]",
                                                     model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+    if family == "modernbert":
+        return modernbert_tokenizer(lines, size)
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     names = dict(bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>",
                  mask_token="<mask>")
@@ -162,10 +183,24 @@ class Case:
             max_position_embeddings=POSITIONS + (0 if family == "bert" else 2), type_vocab_size=draw.choice((1, 2, 3)),
             initializer_range=draw.choice((0.1, 0.3)), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
             pad_token_id=self.tokenizer.pad_token_id, tie_word_embeddings=draw.random() < 0.8)
-        if family != "bert":
+        if family == "modernbert":
+            self.settings = self.of_modernbert(draw)
+        elif family != "bert":
             self.settings.update(bos_token_id=0, eos_token_id=2)
         self.spm_alone = family == "xlm-roberta" and number % 2 == 1
         self.draw, self.transformers = draw, transformers
+
+    def of_modernbert(self, draw):
+        tokenizer = self.tokenizer
+        ends = dict(bos_token_id=tokenizer.cls_token_id, cls_token_id=tokenizer.cls_token_id, eos_token_id=tokenizer.sep_token_id,
+                    sep_token_id=tokenizer.sep_token_id)
+        shared = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "initializer_range", "pad_token_id", "tie_word_embeddings")
+        return ends | {key: self.settings[key] for key in shared} | dict(
+            num_hidden_layers=draw.choice((2, 3, 4)), hidden_activation=draw.choice(("gelu", "gelu", "gelu_pytorch_tanh", "silu")),
+            norm_eps=draw.choice((1e-5, 1e-3)), max_position_embeddings=2 * POSITIONS, local_attention=draw.choice((2, 5, 8, 20)),
+            global_attn_every_n_layers=draw.choice((1, 2, 3)), global_rope_theta=draw.choice((160000.0, 500.0)),
+            local_rope_theta=draw.choice((10000.0, 100.0)), attention_bias=draw.random() < 0.4, mlp_bias=draw.random() < 0.4,
+            decoder_bias=draw.random() < 0.7, classifier_pooling=draw.choice(("cls", "mean")))
 
     def __str__(self):
         return f"{self.family} {self.number}"
@@ -185,11 +220,25 @@ class Case:
                     parameter.add_(torch.randn_like(parameter) * 0.1)
         folder = f"{self.folder}-{head}"
         model.save_pretrained(folder)
+        if self.family == "modernbert" and self.number % 2 == 1:
+            as_before(os.path.join(folder, "config.json"), self.settings)
         if self.spm_alone:
             shutil.copy(os.path.join(self.folder + "-spm", "sentencepiece.bpe.model"), folder)
         else:
             self.tokenizer.save_pretrained(folder)
         return folder, model
+
+
+def as_before(path, settings):
+    """The configuration of a ModernBERT with the keys of older files, which those on the hub are."""
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    for key in ("layer_types", "rope_parameters"):
+        del config[key]
+    config.update({key: settings[key] for key in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta")},
+                  position_embedding_type="absolute")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
 
 
 def unread(case):
@@ -220,8 +269,8 @@ def random_rows(case, seed):
     draw = random.Random(seed)
     vocabulary = len(case.tokenizer)
     rows = [[draw.randrange(5, vocabulary - 1) for _ in range(draw.randint(1, 30))] for _ in range(7)]
-    types = [[draw.randrange(case.settings["type_vocab_size"]) for _ in row] for row in rows]
-    return rows, types
+    kinds = case.settings.get("type_vocab_size")
+    return rows, [[draw.randrange(kinds) for _ in row] for row in rows] if kinds else None
 
 
 def random_lines(seed, count=9):
@@ -295,7 +344,7 @@ class Parity:
         self.close(label + ": logits of texts", logits, expected)
         if head == "ForSequenceClassification":
             pairs = case.tokenizer(lines, second)
-            types = pairs.get("token_type_ids") if case.settings["type_vocab_size"] > 1 and case.family == "bert" else None
+            types = pairs.get("token_type_ids") if case.settings.get("type_vocab_size", 0) > 1 and case.family == "bert" else None
             self.close(label + ": logits of pairs", ours.logits(lines, second)[0], theirs_of_ids(model, pairs["input_ids"], types))
 
     # ---- one step of SGD ----
@@ -362,15 +411,17 @@ class Parity:
     def check_adapter(self, label, case, model, name, flags):
         import torch
         from peft import PeftModel
-        targets = case.draw.choice((["query", "value"], ["output", "down"], ["down"], ["key", "up"]))
+        joined = {"qkv": "Wqkv", "gate_up": "Wi", "output": "Wo", "down": "Wo"} if case.family == "modernbert" else {}
+        targets = case.draw.choice((["qkv"], ["output", "down"], ["gate_up"], ["qkv", "down"]) if joined else
+                                   (["query", "value"], ["output", "down"], ["down"], ["key", "up"]))
         self.program.run("train", "--model", name + "-lora", *flags, "--lora-rank", "2", "--learn-rate", "0.05", "--lora-targets", *targets)
         trained = self.exported(model, name + "-lora")
         changed = {key.split(".")[-2] for key, parameter in model.named_parameters()
                    if parameter.shape == trained.get_parameter(key).shape
                    and not read_rows(case, key, parameter.detach()).equal(read_rows(case, key, trained.get_parameter(key).detach()))}
-        classifier = {"classifier"} if case.family == "bert" else {"out_proj", "dense"}
-        matrices = {target for target in targets if target in ("query", "key", "value")}
-        matrices |= {"dense"} if len(matrices) < len(targets) else set()
+        classifier = {"classifier"} if case.family in ("bert", "modernbert") else {"out_proj", "dense"}
+        matrices = {joined[target] for target in targets} if joined else {target for target in targets if target in ("query", "key", "value")}
+        matrices |= {"dense"} if not joined and len(matrices) < len(targets) else set()
         self.checks.say(changed == classifier | matrices, f"{label}: LoRA of {', '.join(targets)} changes {', '.join(sorted(changed))}")
         folder = os.path.join(self.program.folder, name)
         adapted = PeftModel.from_pretrained(type(model).from_pretrained(folder), os.path.join(self.program.folder, name + "-lora", "adapter"))
@@ -388,7 +439,7 @@ def read_rows(case, key, values):
 
 def words_of(case, line):
     """The word of each token, or None of a special one. Words have white space between them."""
-    if case.family != "roberta":
+    if case.family not in ("roberta", "modernbert"):
         return case.tokenizer(line.split(), is_split_into_words=True).word_ids()
     # A token of a byte-level vocabulary that begins with a space begins a word, also a space alone.
     encoded = case.tokenizer(line, return_special_tokens_mask=True)
@@ -461,11 +512,25 @@ FURTHER = {"hidden_act": ["relu", "gelu_new", "silu", "tanh"], "position_embeddi
            "chunk_size_feed_forward": [4], "tie_word_embeddings": [True, False], "is_causal": [True, False], "pruned_heads": [{}, {"0": [1]}],
            "layer_norm_eps": [1e-3], "type_vocab_size": [1, 3], "max_position_embeddings": [40], "embedding_size": [8],
            "gradient_checkpointing": [True], "use_cache": [False], "use_bidirectional_attention": [True], "sliding_window": [4]}
+OF_MODERNBERT = {"hidden_activation": ["relu", "gelu_new", "silu", "tanh"], "classifier_pooling": ["mean", "cls", "max"],
+                 "classifier_activation": ["relu", "silu"], "norm_bias": [True], "classifier_bias": [True], "mlp_bias": [True, False],
+                 "attention_bias": [True, False], "decoder_bias": [True, False], "local_attention": [0, 1, 3, 128], "norm_eps": [1e-2],
+                 "layer_types": [["full_attention"] * 3, ["sliding_attention"] * 3, ["sliding_attention", "full_attention", "full_attention"],
+                                 ["full_attention", "sliding_attention", "full_attention"]],
+                 "global_attn_every_n_layers": [1, 2, 5], "global_rope_theta": [700.0], "local_rope_theta": [70.0, None],
+                 "rope_parameters": [{"full_attention": {"rope_type": "default", "rope_theta": 50.0}},
+                                     {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0}},
+                                     {"sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}],
+                 "rope_scaling": [{"rope_type": "linear", "factor": 2.0}], "rope_theta": [50.0], "head_dim": [4], "partial_rotary_factor": [0.5],
+                 "embedding_dropout": [0.1], "attention_dropout": [0.1], "mlp_dropout": [0.1], "sparse_prediction": [True],
+                 "deterministic_flash_attn": [True], "reference_compile": [True], "hidden_act": ["relu"], "layer_norm_eps": [0.1],
+                 "model_type": ["bert"], "architectures": [["ModernBertForQuestionAnswering"], ["ModernBertModel"], []]}
 
 
 def mutated(config):
-    for key in sorted(set(config) | set(FURTHER)):
-        values = list(FURTHER.get(key, []))
+    further = FURTHER | OF_MODERNBERT if config["model_type"] == "modernbert" else FURTHER
+    for key in sorted(set(config) | set(further)):
+        values = list(further.get(key, []))
         if key in config:
             yield key, "removed", {k: v for k, v in config.items() if k != key}
             values.append(None)

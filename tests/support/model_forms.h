@@ -35,12 +35,14 @@ inline ModelConfig smallest_config(int64_t vocabulary) {
   return config;
 }
 
-// A tiny model of a form: "encdec", "lm", "gpt2", or "llama" or "qwen3", whose query heads share
-// one head of keys and values. Words that change it: "post-norm", "untied" (source, target and
-// output have a matrix each) and "shared" (the layers of the decoder share their parameters).
+// A tiny model of a form: "encdec", "lm", "gpt2", "modernbert" with the head of masked tokens, or
+// "llama" or "qwen3", whose query heads share one head of keys and values. Words that change it:
+// "post-norm", "untied" (source, target and output have a matrix each) and "shared" (the layers of
+// the decoder share their parameters).
 inline ModelConfig form_of(std::string_view form, int64_t layers = 2, double dropout = 0.1) {
   const auto has = [&](std::string_view word) { return form.find(word) != std::string_view::npos; };
-  const bool encoder = !has("lm") && !has("gpt2") && !has("llama") && !has("qwen3");
+  const bool encoder =
+      !has("lm") && !has("gpt2") && !has("llama") && !has("qwen3") && !has("modernbert");
   ModelConfig config =
       tiny_config(encoder ? Architecture::encoder_decoder : Architecture::decoder_lm, dropout);
   config.encoder_layers = config.decoder_layers = layers;
@@ -48,6 +50,7 @@ inline ModelConfig form_of(std::string_view form, int64_t layers = 2, double dro
   if (has("gpt2")) config.activation = Activation::gelu;
   if (has("llama")) config = llama_of(config, 1);
   if (has("qwen3")) config = qwen3_of(config, 1);
+  if (has("modernbert")) config = modernbert_of(config, EncoderHead::masked_lm);
   config.tied_embeddings = !has("untied");
   if (has("shared")) config.decoder_tied_layers.assign(static_cast<size_t>(layers), 1);
   return config;

@@ -21,21 +21,28 @@ Tokenizer encoder_pieces() {
                           R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})"}});
 }
 
-ModelConfig encoder_config(EncoderHead head, int64_t labels) {
+ModelConfig encoder_config(EncoderHead head, int64_t labels, bool modern) {
   ModelConfig config = tiny_config(Architecture::decoder_lm, 0);
   config.architecture = Architecture::encoder;
-  config.pre_norm = false;
   config.vocabulary = encoder_pieces().vocab_size();
   config.encoder_head = head;
   config.labels = labels;
+  if (modern) {
+    config.decoder_layers = 2;
+    config = modernbert_of(config, head, 2);
+    config.labels = labels;
+    config.classifier_pooling = Pooling::mean;
+    return config;
+  }
+  config.pre_norm = false;
   config.token_types = 2;
   return config;
 }
 
 // A model that knows names and frame as an import leaves them.
 std::unique_ptr<Model> encoder_of(Context& context, EncoderHead head,
-                                  const std::vector<std::string>& labels) {
-  auto model = make_model(context, encoder_config(head, std::ssize(labels)), 5);
+                                  const std::vector<std::string>& labels, bool modern = false) {
+  auto model = make_model(context, encoder_config(head, std::ssize(labels), modern), 5);
   if (!labels.empty()) model->set_labels(labels);
   VocabularyTokens tokens = encoder_pieces().tokens();
   tokens.frame = {.begin = true, .end = true};
@@ -77,10 +84,11 @@ ParallelCorpus coloured_texts(int count, bool of_words) {
 // Trains on `train`, measures on `valid` at the end.
 std::map<std::string, double> metrics_after(EncoderHead head, ObjectiveKind objective,
                                             const TextCorpus& train, const TextCorpus& valid,
-                                            int64_t updates) {
+                                            int64_t updates, bool modern = false) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const bool labelled = objective == ObjectiveKind::classification;
-  const auto model = encoder_of(*context, head, labelled ? kColours : std::vector<std::string>{});
+  const auto model =
+      encoder_of(*context, head, labelled ? kColours : std::vector<std::string>{}, modern);
   TrainOptions options = encoder_options(objective);
   options.after_updates = updates;
   options.valid_freq = {updates, PeriodUnit::updates};
@@ -102,6 +110,16 @@ TEST(EncoderTraining, LabelsOfTextsAreLearned) {
                                    TextCorpus(coloured_texts(40, false)), 200);
   EXPECT_EQ(found.at("accuracy"), 1);
   EXPECT_LT(found.at("ce-mean-words"), 0.1);
+}
+
+TEST(EncoderTraining, ModernBertLearnsLabelsOfTextsAndOfWords) {
+  for (const bool of_words : {false, true}) {
+    const auto found =
+        metrics_after(of_words ? EncoderHead::token : EncoderHead::sequence,
+                      ObjectiveKind::classification, TextCorpus(coloured_texts(200, of_words)),
+                      TextCorpus(coloured_texts(40, of_words)), 200, true);
+    EXPECT_EQ(found.at("accuracy"), 1) << of_words;
+  }
 }
 
 TEST(EncoderTraining, LabelsOfWordsAreLearned) {

@@ -11,7 +11,8 @@ type AdapterOptions struct {
 	Rank  int
 	Alpha float64 // 0: 2 Rank
 	// Of "query", "key", "value", "output", "gate", "up" and "down", as far as the model has them; "qkv"
-	// in place of the first three in a model of GPT-2's form. None: all.
+	// in place of the first three in GPT-2 and ModernBERT, "gate_up" in place of gate and up in ModernBERT.
+	// None: all.
 	Targets []string
 	Seed    uint64 // of the initial A
 }

@@ -67,8 +67,8 @@ func (value *Architecture) UnmarshalText(text []byte) error {
 	return wordsOfArchitecture.unmarshal(value, text)
 }
 
-// EncoderClass: the classes of transformers that an encoder is imported from and exported to. They compute
-// the same. The names of their weights and the first position differ.
+// EncoderClass: the classes of transformers that an encoder is imported from and exported to. The first three
+// compute the same. The names of their weights and the first position differ.
 type EncoderClass int32
 
 const (
@@ -78,12 +78,16 @@ const (
 	Roberta EncoderClass = C.TRAFO_ENCODER_CLASS_ROBERTA
 	// XLMRobertaModel and its heads.
 	XLMRoberta EncoderClass = C.TRAFO_ENCODER_CLASS_XLM_ROBERTA
+	// ModernBertModel and its heads: pre-norm, rotary positions, gated feed-forward blocks, a window in most
+	// layers.
+	ModernBert EncoderClass = C.TRAFO_ENCODER_CLASS_MODERNBERT
 )
 
 var wordsOfEncoderClass = words[EncoderClass]{
 	{Bert, []string{"bert"}},
 	{Roberta, []string{"roberta"}},
 	{XLMRoberta, []string{"xlm-roberta", "xlm_roberta"}},
+	{ModernBert, []string{"modernbert"}},
 }
 
 // String gives the name; "unknown" of other numbers.
@@ -142,12 +146,13 @@ type Pooling int32
 
 const (
 	// The mean over all tokens, the special ones included.
-	PoolingMean Pooling = C.TRAFO_POOLING_MEAN
+	PoolingMean Pooling = C.TRAFO_POOLING_MEAN + 1
 	// The hidden state of the first token.
-	PoolingFirst Pooling = C.TRAFO_POOLING_FIRST
+	PoolingFirst Pooling = C.TRAFO_POOLING_FIRST + 1
 )
 
 var wordsOfPooling = words[Pooling]{
+	{0, []string{""}},
 	{PoolingMean, []string{"mean"}},
 	{PoolingFirst, []string{"first"}},
 }
@@ -818,7 +823,8 @@ const (
 	// T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with
 	// relative_buckets and RMS norm.
 	HFT5 ExportFormat = C.TRAFO_EXPORT_HF_T5
-	// BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder.
+	// BertModel, RobertaModel, XLMRobertaModel and ModernBertModel of transformers, with the head that the model
+	// has: an encoder.
 	HFBert ExportFormat = C.TRAFO_EXPORT_HF_BERT
 )
 

@@ -41,7 +41,7 @@ type ModelConfig struct {
 	NormEpsilon float64 `json:"norm_epsilon,omitzero"`
 	// Norm of a decoder-lm, or with RelativeBuckets; other encoder-decoders have layer norm. Default NormLayer.
 	Norm Norm `json:"norm,omitzero"`
-	// Positions of a decoder-lm. Default StandardPositions.
+	// Positions of a decoder-lm or of an encoder of the EncoderClass modernbert. Default StandardPositions.
 	Positions Positions `json:"positions,omitzero"`
 	// Whether an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is
 	// 2, and the lowest frequency is 1/10000. Default false.
@@ -49,7 +49,7 @@ type ModelConfig struct {
 	// Whether both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their
 	// positions, as in mBART. Default false.
 	LearnedPositions bool `json:"learned_positions,omitzero"`
-	// Feed-forward blocks of a decoder-lm, or with RelativeBuckets. Default PlainFFN.
+	// Feed-forward blocks of a decoder-lm or an encoder (modernbert), or with RelativeBuckets. Default PlainFFN.
 	FFN FeedForward `json:"ffn,omitzero"`
 	// Whether all linear layers have biases. A model with RMS norm may have QKVBiases, AttentionOutputBias and
 	// FFNBiases instead. Default true.
@@ -61,7 +61,7 @@ type ModelConfig struct {
 	// Whether the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep
 	// models begin better. Default false.
 	DepthScaledInit bool `json:"depth_scaled_init,omitzero"`
-	// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
+	// Whether the output layer has a bias, in a model with biases or an encoder. GPT-2 has none. Default true.
 	OutputBias Optional[bool] `json:"output_bias,omitzero"`
 	// Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may.
 	// Default 0: width / heads.
@@ -123,14 +123,15 @@ type ModelConfig struct {
 	// The logits of a decoder-lm are divided by it (Granite), or with RelativeBuckets (T5: the root of Width).
 	// The last hidden states are divided, too. Default 1.
 	LogitsDivisor float64 `json:"logits_divisor,omitzero"`
-	// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0:
-	// all before it.
+	// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. In an
+	// encoder it attends to as many on either side (ModernBERT: 65). Default 0: all.
 	SlidingWindow int `json:"sliding_window,omitzero"`
 	// The layers whose number, from 1, is a multiple of it attend to all tokens before, without SlidingWindow
-	// (Gemma 2: 2, Gemma 3: 6). Default 0: all layers have the window.
+	// (Gemma 2: 2, Gemma 3: 6). In an encoder the first layer and every such one after it do (ModernBERT: 3).
+	// Default 0: all layers have the window.
 	FullAttentionInterval int `json:"full_attention_interval,omitzero"`
 	// Base of the angles of rotary positions in the layers with SlidingWindow, where RopeFactor does not divide
-	// them (Gemma 3). Default 0: the angles of the other layers.
+	// them (Gemma 3, ModernBERT). Default 0: the angles of the other layers.
 	RopeLocalTheta float64 `json:"rope_local_theta,omitzero"`
 	// A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50).
 	// Default 0: none.
@@ -155,6 +156,9 @@ type ModelConfig struct {
 	EncoderClass EncoderClass `json:"encoder_class,omitzero"`
 	// Head of an encoder. Default EncoderHeadNone.
 	EncoderHead EncoderHead `json:"encoder_head,omitzero"`
+	// Vector of a text that the head of an encoder of the EncoderClass modernbert for texts reads. Default
+	// PoolingFirst.
+	ClassifierPooling Pooling `json:"classifier_pooling,omitzero"`
 	// Labels of an encoder with a head for texts or tokens. Default 0.
 	Labels int `json:"labels,omitzero"`
 	// Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the
@@ -163,7 +167,7 @@ type ModelConfig struct {
 	// Dropout of the vectors that the classifier of an encoder reads. Default 0.
 	ClassifierDropout float64 `json:"classifier_dropout,omitzero"`
 	// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
-	// embeddings do not go through. A head for texts always has one. Default false.
+	// embeddings do not go through. A head for texts always has one, but in ModernBERT. Default false.
 	Pooler bool `json:"pooler,omitzero"`
 	// Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p /
 	// RopeOriginalPositions)), c being the number (Ministral 3: 0.1). Default 0: none.
@@ -237,6 +241,7 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.SeparateOutput = c.separate_output != 0
 	o.EncoderClass = EncoderClass(c.encoder_class)
 	o.EncoderHead = EncoderHead(c.encoder_head)
+	o.ClassifierPooling = Pooling(c.classifier_pooling) + 1
 	o.Labels = int(c.labels)
 	o.TokenTypes = int(c.token_types)
 	o.ClassifierDropout = float64(c.classifier_dropout)
@@ -417,6 +422,9 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.EncoderHead != 0 {
 		c.encoder_head = C.int32_t(o.EncoderHead)
+	}
+	if o.ClassifierPooling != 0 {
+		c.classifier_pooling = C.int32_t(o.ClassifierPooling - 1)
 	}
 	if o.Labels != 0 {
 		c.labels = C.int64_t(o.Labels)

@@ -115,7 +115,8 @@ typedef struct trafo_error trafo_error;
 /* T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with relative_buckets
  * and RMS norm. */
 #define TRAFO_EXPORT_HF_T5         11
-/* BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder. */
+/* BertModel, RobertaModel, XLMRobertaModel and ModernBertModel of transformers, with the head that the model has: an encoder.
+ * */
 #define TRAFO_EXPORT_HF_BERT       12
 
 /* How an export stores matrices. */
@@ -564,7 +565,8 @@ typedef struct trafo_attention_options {
    * masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for a matmul and a softmax.
    * Default NULL. */
   const trafo_tensor *mask;
-  /* Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all. Default 0. */
+  /* With causal, keys that a query attends to at most: its last one and those before it (sliding window). Without, it attends
+   * to the keys whose distance from that one is less, on both sides. 0: all. Default 0. */
   int64_t window;
 } trafo_attention_options;
 
@@ -1243,10 +1245,12 @@ typedef struct trafo_model trafo_model;
 /* By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071). */
 #define TRAFO_ROPE_SCALING_YARN   1
 
-/* The classes of transformers that an encoder is imported from and exported to. They compute the same. The names of their weights and the first position differ. */
+/* The classes of transformers that an encoder is imported from and exported to. The first three compute the same. The names of their weights and the first position differ. */
 #define TRAFO_ENCODER_CLASS_BERT        0 /* BertModel and its heads. */
 #define TRAFO_ENCODER_CLASS_ROBERTA     1 /* RobertaModel and its heads. */
 #define TRAFO_ENCODER_CLASS_XLM_ROBERTA 2 /* XLMRobertaModel and its heads. */
+/* ModernBertModel and its heads: pre-norm, rotary positions, gated feed-forward blocks, a window in most layers. */
+#define TRAFO_ENCODER_CLASS_MODERNBERT  3
 
 /* Layers on top of the hidden states of an encoder. */
 #define TRAFO_ENCODER_HEAD_NONE      0 /* Nothing. */
@@ -1321,14 +1325,15 @@ typedef struct trafo_model_config {
   /* The logits of a decoder-lm are divided by it (Granite), or with relative_buckets (T5: the root of width). The last hidden
    * states are divided, too. Default 1. */
   double logits_divisor;
-  /* Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it.
-   * */
+  /* Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. In an encoder it attends to
+   * as many on either side (ModernBERT: 65). Default 0: all. */
   int64_t sliding_window;
   /* The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma
-   * 3: 6). Default 0: all layers have the window. */
+   * 3: 6). In an encoder the first layer and every such one after it do (ModernBERT: 3). Default 0: all layers have the window.
+   * */
   int64_t full_attention_interval;
-  /* Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).
-   * Default 0: the angles of the other layers. */
+  /* Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3,
+   * ModernBERT). Default 0: the angles of the other layers. */
   double rope_local_theta;
   /* A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50). Default 0: none. */
   double attention_soft_cap;
@@ -1356,21 +1361,25 @@ typedef struct trafo_model_config {
   /* TRAFO_NORM_*. Norm of a decoder-lm, or with relative_buckets; other encoder-decoders have layer norm. Default
    * TRAFO_NORM_LAYER. */
   int32_t norm;
-  int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
+  /* TRAFO_POSITIONS_*. Positions of a decoder-lm or of an encoder of the encoder_class modernbert. Default
+   * TRAFO_POSITIONS_STANDARD. */
+  int32_t positions;
   /* 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest
    * frequency is 1/10000. Default 0. */
   int32_t fairseq_positions;
   /* 1: both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their positions, as in
    * mBART. Default 0. */
   int32_t learned_positions;
-  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm, or with relative_buckets. Default TRAFO_FFN_PLAIN. */
+  /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm or an encoder (modernbert), or with relative_buckets. Default
+   * TRAFO_FFN_PLAIN. */
+  int32_t ffn;
   /* 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.
    * Default 1. */
   int32_t biases;
   /* 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.
    * Default 0. */
   int32_t depth_scaled_init;
-  int32_t output_bias; /* 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1. */
+  int32_t output_bias; /* 1: the output layer has a bias, in a model with biases or an encoder. GPT-2 has none. Default 1. */
   /* 1: queries, keys and values have biases in a model that has no others (biases is 0), as in Qwen2. Default 0. */
   int32_t qkv_biases;
   int32_t attention_output_bias; /* 1: the output of an attention has a bias in a model without biases. Default 0. */
@@ -1391,8 +1400,11 @@ typedef struct trafo_model_config {
   int32_t separate_output;
   int32_t encoder_class; /* TRAFO_ENCODER_CLASS_*. Class of an encoder that exports write. Default TRAFO_ENCODER_CLASS_BERT. */
   int32_t encoder_head; /* TRAFO_ENCODER_HEAD_*. Head of an encoder. Default TRAFO_ENCODER_HEAD_NONE. */
+  /* TRAFO_POOLING_*. Vector of a text that the head of an encoder of the encoder_class modernbert for texts reads. Default
+   * TRAFO_POOLING_FIRST. */
+  int32_t classifier_pooling;
   /* 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go
-   * through. A head for texts always has one. Default 0. */
+   * through. A head for texts always has one, but in ModernBERT. Default 0. */
   int32_t pooler;
   /* TRAFO_BASE_PRECISION_*. Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an
    * adapter is added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output
@@ -1402,7 +1414,6 @@ typedef struct trafo_model_config {
    * on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:
    * matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
-  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -1665,9 +1676,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 
 /* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still
  * computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model
- * has them; qkv in place of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model with int8 weights
- * takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter already, or a rank, an alpha or a target that cannot be.
- * since 0.1 */
+ * has them; qkv in place of the first three in GPT-2 and ModernBERT, gate_up in place of gate and up in ModernBERT. Length 0: all.
+ * alpha > 0, often 2 * rank. A model with int8 weights takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter
+ * already, or a rank, an alpha or a target that cannot be. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_add_adapter(trafo_model *model, int64_t rank, double alpha, const char *targets,
                                                               size_t targets_length, uint64_t seed);
 /* Adds the adapter in a directory of trafo_model_save_adapter or of PEFT: adapter_config.json and adapter_model.safetensors.

@@ -30,6 +30,7 @@ static_assert(static_cast<int32_t>(Architecture::encoder) == TRAFO_ENCODER);
 static_assert(static_cast<int32_t>(EncoderClass::bert) == TRAFO_ENCODER_CLASS_BERT);
 static_assert(static_cast<int32_t>(EncoderClass::roberta) == TRAFO_ENCODER_CLASS_ROBERTA);
 static_assert(static_cast<int32_t>(EncoderClass::xlm_roberta) == TRAFO_ENCODER_CLASS_XLM_ROBERTA);
+static_assert(static_cast<int32_t>(EncoderClass::modernbert) == TRAFO_ENCODER_CLASS_MODERNBERT);
 static_assert(static_cast<int32_t>(EncoderHead::none) == TRAFO_ENCODER_HEAD_NONE);
 static_assert(static_cast<int32_t>(EncoderHead::masked_lm) == TRAFO_ENCODER_HEAD_MASKED_LM);
 static_assert(static_cast<int32_t>(EncoderHead::sequence) == TRAFO_ENCODER_HEAD_SEQUENCE);
@@ -274,6 +275,7 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.separate_output = o.separate_output ? 1 : 0;
   c.encoder_class = static_cast<int32_t>(o.encoder_class);
   c.encoder_head = static_cast<int32_t>(o.encoder_head);
+  c.classifier_pooling = static_cast<int32_t>(o.classifier_pooling);
   c.labels = o.labels;
   c.token_types = o.token_types;
   c.classifier_dropout = o.classifier_dropout;
@@ -285,7 +287,6 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
-  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -344,6 +345,7 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.separate_output = call.flag(c.separate_output, "separate_output");
   o.encoder_class = static_cast<EncoderClass>(c.encoder_class);
   o.encoder_head = static_cast<EncoderHead>(c.encoder_head);
+  o.classifier_pooling = static_cast<Pooling>(c.classifier_pooling);
   o.labels = c.labels;
   o.token_types = c.token_types;
   o.classifier_dropout = c.classifier_dropout;

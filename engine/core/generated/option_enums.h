@@ -21,8 +21,9 @@ struct EnumNames<Architecture> {
   static constexpr std::array<const char*, 3> names{"encoder-decoder", "decoder-lm", "encoder"};
 };
 
-// The classes of transformers that an encoder is imported from and exported to. They compute the
-// same. The names of their weights and the first position differ. Values are part of the C ABI.
+// The classes of transformers that an encoder is imported from and exported to. The first three
+// compute the same. The names of their weights and the first position differ. Values are part of
+// the C ABI.
 enum class EncoderClass : int32_t {
   // BertModel and its heads.
   bert = 0,
@@ -30,10 +31,13 @@ enum class EncoderClass : int32_t {
   roberta = 1,
   // XLMRobertaModel and its heads.
   xlm_roberta = 2,
+  // ModernBertModel and its heads: pre-norm, rotary positions, gated feed-forward blocks, a
+  // window in most layers.
+  modernbert = 3,
 };
 template <>
 struct EnumNames<EncoderClass> {
-  static constexpr std::array<const char*, 3> names{"bert", "roberta", "xlm-roberta"};
+  static constexpr std::array<const char*, 4> names{"bert", "roberta", "xlm-roberta", "modernbert"};
 };
 
 // Layers on top of the hidden states of an encoder. Values are part of the C ABI.

@@ -37,8 +37,8 @@ enum class ExportFormat : int32_t {
   // T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm
   // encoder-decoder with relative_buckets and RMS norm.
   hf_t5 = 11,
-  // BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model
-  // has: an encoder.
+  // BertModel, RobertaModel, XLMRobertaModel and ModernBertModel of transformers, with the head
+  // that the model has: an encoder.
   hf_bert = 12,
 };
 template <>

@@ -1,11 +1,13 @@
 // The directories of BertModel, RobertaModel and XLMRobertaModel of transformers and of their heads
 // for masked tokens, texts and tokens: post-norm, learned positions, one text of the first token
-// type. The positions of RoBERTa begin after the token <pad>, 1.
+// type. The positions of RoBERTa begin after the token <pad>, 1. Those of ModernBertModel have
+// another configuration, see modernbert.cc.
 #include <algorithm>
 
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
+#include "engine/formats/hf/modernbert.h"
 
 namespace trafo::interop {
 namespace {
@@ -22,7 +24,8 @@ struct BertClass {
 constexpr BertClass kBertModels[] = {
     {EncoderClass::bert, "bert", "Bert", "bert."},
     {EncoderClass::roberta, "roberta", "Roberta", "roberta."},
-    {EncoderClass::xlm_roberta, "xlm-roberta", "XLMRoberta", "roberta."}};
+    {EncoderClass::xlm_roberta, "xlm-roberta", "XLMRoberta", "roberta."},
+    {EncoderClass::modernbert, "modernbert", "ModernBert", "model."}};
 
 constexpr std::pair<EncoderHead, const char*> kBertHeads[] = {
     {EncoderHead::none, "Model"},
@@ -41,11 +44,35 @@ std::string class_name(const BertClass& of_class, EncoderHead head) {
   return concat(of_class.name, found->second);
 }
 
-int64_t front_positions(EncoderClass of_class) {
-  return of_class == EncoderClass::bert ? 0 : kRobertaFront;
+bool is_roberta(const BertClass& each) {
+  return each.of_class == EncoderClass::roberta || each.of_class == EncoderClass::xlm_roberta;
+}
+
+int64_t front_positions(const BertClass& of_class) {
+  return is_roberta(of_class) ? kRobertaFront : 0;
 }
 
 // --- writing ---
+
+// The keys that ModernBERT does not have.
+void put_bert_config(const HostModel& host, const ExportVocabulary& vocabulary,
+                     const BertClass& of_class, Json& json) {
+  const ModelSpec& spec = host.spec();
+  const StackSpec& stack = spec.decoder;
+  json["hidden_act"] = activation_to_name(stack.feed_forward.activation);
+  json["hidden_dropout_prob"] = stack.dropout;
+  json["attention_probs_dropout_prob"] = stack.attention.dropout;
+  json["max_position_embeddings"] = spec.max_positions + front_positions(of_class);
+  json["type_vocab_size"] = spec.embedding.token_types;
+  json["layer_norm_eps"] = stack.norm.epsilon;
+  if (!host.model->labels().empty()) json["classifier_dropout"] = spec.head.dropout;
+  if (is_roberta(of_class)) {
+    put_special_ids(vocabulary.tokens, json);
+    json["pad_token_id"] = kRobertaPad;
+  } else {
+    json["pad_token_id"] = std::max(vocabulary.tokens.special.pad, 0);
+  }
+}
 
 Json bert_config(const HostModel& host, const ExportVocabulary& vocabulary) {
   const ModelSpec& spec = host.spec();
@@ -59,21 +86,11 @@ Json bert_config(const HostModel& host, const ExportVocabulary& vocabulary) {
   json["num_hidden_layers"] = stack.layers();
   json["num_attention_heads"] = stack.attention.heads;
   json["intermediate_size"] = stack.feed_forward.width;
-  json["hidden_act"] = activation_to_name(stack.feed_forward.activation);
-  json["hidden_dropout_prob"] = stack.dropout;
-  json["attention_probs_dropout_prob"] = stack.attention.dropout;
-  json["max_position_embeddings"] = spec.max_positions + front_positions(of_class.of_class);
-  json["type_vocab_size"] = spec.embedding.token_types;
-  json["layer_norm_eps"] = stack.norm.epsilon;
-  if (!host.model->labels().empty()) json["classifier_dropout"] = spec.head.dropout;
+  if (of_class.of_class == EncoderClass::modernbert)
+    put_modernbert_config(host, vocabulary, json);
+  else
+    put_bert_config(host, vocabulary, of_class, json);
   json["tie_word_embeddings"] = spec.output.tied || spec.head.kind != EncoderHead::masked_lm;
-  const SpecialTokens& tokens = vocabulary.tokens.special;
-  if (of_class.of_class == EncoderClass::bert) {
-    json["pad_token_id"] = std::max(tokens.pad, 0);
-  } else {
-    put_special_ids(vocabulary.tokens, json);
-    json["pad_token_id"] = kRobertaPad;
-  }
   const std::vector<std::string>& labels = host.model->labels();
   for (size_t i = 0; i < labels.size(); ++i) json["id2label"][std::to_string(i)] = labels[i];
   for (size_t i = 0; i < labels.size(); ++i) json["label2id"][labels[i]] = i;
@@ -126,11 +143,26 @@ void check_settings_of(const ConfigReader& json, const BertClass& of_class) {
     require(json.text(kProblem) == "single_label_classification", ErrorCode::unsupported, kOrigin,
             json.label(), ": ", kProblem, " is ", json.text(kProblem).substr(0, 64),
             "; there is single_label_classification");
-  if (of_class.of_class == EncoderClass::bert) return;
+  if (!is_roberta(of_class)) return;
   const int64_t pad =
       json.has("pad_token_id") ? json.integer("pad_token_id", 0, limits::kVocabulary) : kRobertaPad;
   require(pad == kRobertaPad, ErrorCode::unsupported, kOrigin, json.label(), ": pad_token_id is ",
           pad, "; positions here begin after 1");
+}
+
+// The options that ModernBERT reads from other keys.
+void read_bert_options(const ConfigReader& json, const BertClass& of_class, ModelConfig& config) {
+  config.pre_norm = false;
+  config.activation = activation_from_name(json, "hidden_act");
+  config.dropout = json.number("hidden_dropout_prob", 0.1);
+  if (config.encoder_head == EncoderHead::sequence || config.encoder_head == EncoderHead::token)
+    config.classifier_dropout = json.number("classifier_dropout", config.dropout);
+  config.attention_dropout = json.number("attention_probs_dropout_prob", 0.1);
+  config.norm_epsilon = json.number("layer_norm_eps", 1e-12);
+  const int64_t front = front_positions(of_class);
+  config.max_positions =
+      json.integer("max_position_embeddings", 2 + front, limits::kModelDimension) - front;
+  config.token_types = json.integer("type_vocab_size", 1, 1024);
 }
 
 ModelConfig read_bert_config(const ConfigReader& json, const BertClass& of_class) {
@@ -139,27 +171,20 @@ ModelConfig read_bert_config(const ConfigReader& json, const BertClass& of_class
   config.architecture = Architecture::encoder;
   config.encoder_class = of_class.of_class;
   config.encoder_head = head_of(json, of_class);
-  config.pre_norm = false;
   config.width = json.integer("hidden_size", 2, limits::kModelDimension);
   config.decoder_layers = json.integer("num_hidden_layers", 1, limits::kLayers);
   config.heads = json.integer("num_attention_heads", 1, limits::kModelDimension);
   config.ffn_width = json.integer("intermediate_size", 1, limits::kModelDimension);
-  config.activation = activation_from_name(json, "hidden_act");
-  config.dropout = json.number("hidden_dropout_prob", 0.1);
-  if (config.encoder_head == EncoderHead::sequence || config.encoder_head == EncoderHead::token)
-    config.classifier_dropout = json.number("classifier_dropout", config.dropout);
-  config.attention_dropout = json.number("attention_probs_dropout_prob", 0.1);
-  config.norm_epsilon = json.number("layer_norm_eps", 1e-12);
-  const int64_t front = front_positions(of_class.of_class);
-  config.max_positions =
-      json.integer("max_position_embeddings", 2 + front, limits::kModelDimension) - front;
-  config.token_types = json.integer("type_vocab_size", 1, 1024);
+  if (of_class.of_class == EncoderClass::modernbert)
+    read_modernbert_config(json, config);
+  else
+    read_bert_options(json, of_class, config);
   const bool has_words = config.encoder_head == EncoderHead::masked_lm;
   config.tied_embeddings = !has_words || json.flag("tie_word_embeddings", true);
   return config;
 }
 
-// BERT and RoBERTa: tokenizer.json, or else vocab.txt.
+// All but XLM-R: tokenizer.json, or else vocab.txt.
 ReadTokenizer read_bert_tokenizer(const fs::path& directory, const ConfigReader& json,
                                   int64_t stored, const BertClass& of_class) {
   if (of_class.of_class == EncoderClass::xlm_roberta)
@@ -199,9 +224,17 @@ bool is_surplus(const TensorInfo& info, const ModelConfig& config) {
     return has_words || config.encoder_head == EncoderHead::token ||
            config.encoder_class != EncoderClass::bert;
   return has_words &&
-         ((config.tied_embeddings && name.ends_with(".decoder.weight")) ||
+         ((config.tied_embeddings &&
+           (name.ends_with(".decoder.weight") || name == "decoder.weight")) ||
           name == "cls.predictions.decoder.bias" || name == "lm_head.decoder.bias" ||
           (!config.tied_embeddings && (name == "cls.predictions.bias" || name == "lm_head.bias")));
+}
+
+// The output matrix of a file that has it beside the embedding.
+const char* output_of(const BertClass& of_class) {
+  return is_roberta(of_class)                      ? "lm_head.decoder.weight"
+         : of_class.of_class == EncoderClass::bert ? "cls.predictions.decoder.weight"
+                                                   : "decoder.weight";
 }
 
 }  // namespace
@@ -221,7 +254,26 @@ const Expressible& hf_bert_expressible() {
                            {"token_types", "yes"},
                            {"head", head},
                            {"pooler", "*"},
-                           {"class", "*"}});
+                           {"class", "bert roberta xlm-roberta"}});
+    for (const char* head : {"none", "masked-lm", "sequence", "token"})
+      all.forms.push_back({{"architecture", "encoder"},
+                           {"positions", "rotary"},
+                           {"feed-forward", "gated geglu exact-geglu"},
+                           {"norm placement", "before"},
+                           {"norm_bias", "no"},
+                           {"first_norm", "no"},
+                           {"biases", "none ffn qkv+output all"},
+                           {"rope_theta", "*"},
+                           {"sliding_window", "*"},
+                           {"rope_local_theta", "*"},
+                           {"activation", "*"},
+                           {"embeddings", "*"},
+                           {"embedding_norm", "yes"},
+                           {"norm_epsilon", "*"},
+                           {"output_bias", "*"},
+                           {"head", head},
+                           {"class", "modernbert"},
+                           {"classifier_pooling", "*"}});
     return all;
   }();
   return expressible;
@@ -265,9 +317,7 @@ Imported read_bert(const fs::path& directory, const ReadTarget& target) {
                     std::move(read.tokenizer), std::move(read.note)};
   if (imported.host.owned) imported.host.model->set_labels(std::move(labels));
   if (config.encoder_head == EncoderHead::masked_lm && config.tied_embeddings)
-    check_copy(weights, name_in(weights, base, base + "embeddings.word_embeddings.weight"),
-               of_class.of_class == EncoderClass::bert ? "cls.predictions.decoder.weight"
-                                                       : "lm_head.decoder.weight");
+    check_copy(weights, name_in(weights, base, tensors.front().name), output_of(of_class));
   return imported;
 }
 

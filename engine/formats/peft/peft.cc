@@ -25,18 +25,36 @@ constexpr const char* kBaseVectorsKey = "base_vectors_crc32";
 
 // --- names ---
 
-enum class Form { marian, t5, t5_gated, llama, gpt2, bert, roberta, bare_encoder };
+enum class Form {
+  marian,
+  t5,
+  t5_gated,
+  llama,
+  gpt2,
+  bert,
+  roberta,
+  bare_encoder,
+  modernbert,
+  bare_modernbert
+};
 
+bool is_modernbert(Form form) {
+  return form == Form::modernbert || form == Form::bare_modernbert;
+}
 bool is_encoder(Form form) {
-  return form == Form::bert || form == Form::roberta || form == Form::bare_encoder;
+  return form == Form::bert || form == Form::roberta || form == Form::bare_encoder ||
+         is_modernbert(form);
 }
 
 Form form_of(const ModelSpec& spec) {
   const bool gated = spec.decoder.feed_forward.gated;
   if (spec.decoder.attention.relative) return gated ? Form::t5_gated : Form::t5;
   if (spec.has_encoder()) return Form::marian;
+  const bool bare = spec.head.kind == EncoderHead::none;
+  if (spec.architecture == Architecture::encoder && gated)
+    return bare ? Form::bare_modernbert : Form::modernbert;
   if (spec.architecture == Architecture::encoder)
-    return spec.head.kind == EncoderHead::none        ? Form::bare_encoder
+    return bare                                       ? Form::bare_encoder
            : spec.head.of_class == EncoderClass::bert ? Form::bert
                                                       : Form::roberta;
   return gated ? Form::llama : Form::gpt2;
@@ -68,10 +86,16 @@ constexpr LeafName kBert[] = {
     {"value", "attention.self.value", ""}, {"output", "attention.output.dense", ""},
     {"up", "", "intermediate.dense"},      {"down", "", "output.dense"}};
 
+constexpr LeafName kModernBert[] = {{"qkv", "attn.Wqkv", ""},
+                                    {"output", "attn.Wo", ""},
+                                    {"gate_up", "", "mlp.Wi"},
+                                    {"down", "", "mlp.Wo"}};
+
 const LeafName& leaf_of(Form form, std::string_view target) {
   const auto names = form == Form::marian     ? std::span<const LeafName>(kMarian)
                      : form == Form::t5       ? std::span<const LeafName>(kT5)
                      : form == Form::t5_gated ? std::span<const LeafName>(kT5Gated)
+                     : is_modernbert(form)    ? std::span<const LeafName>(kModernBert)
                      : is_encoder(form)       ? std::span<const LeafName>(kBert)
                      : form == Form::llama    ? std::span<const LeafName>(kLlama)
                                               : std::span<const LeafName>(kGpt2);
@@ -115,6 +139,9 @@ std::string peft_name(Form form, const AdapterModule& module) {
                     : form == Form::roberta ? "roberta."
                                             : "",
                     "encoder.layer.", place.layer, ".", leaf);
+    case Form::modernbert:
+    case Form::bare_modernbert:
+      return concat(form == Form::modernbert ? "model." : "", "layers.", place.layer, ".", leaf);
   }
   fail(ErrorCode::internal, kPeftOrigin, "unknown form");
 }
@@ -144,21 +171,24 @@ std::string tensor_name(Form form, const AdapterModule& module, const char* part
   return concat("base_model.model.", peft_name(form, module), ".", part, ".weight");
 }
 
-// A regular expression of the modules of an encoder. The name of the feed-forward's second layer is
-// the end of the attention's as well.
-std::string encoder_modules(const AdapterConfig& adapter) {
+// A regular expression of the modules of an encoder. In BERT, the name of the feed-forward's second
+// layer is the end of the attention's as well.
+std::string encoder_modules(Form form, const AdapterConfig& adapter) {
   std::string all;
   for (const std::string& target : adapter.targets)
-    all.append(all.empty() ? "" : "|").append(module_suffix(Form::bert, target));
+    all.append(all.empty() ? "" : "|").append(module_suffix(form, target));
   for (size_t dot = all.find('.'); dot != std::string::npos; dot = all.find('.', dot + 2))
     all.insert(dot, "\\");
-  return concat(R"(.*\.layer\.\d+\.()", all, ")");
+  const char* const layer =
+      is_modernbert(form) ? R"((.*\.)?layers\.\d+\.()" : R"(.*\.layer\.\d+\.()";
+  return concat(layer, all, ")");
 }
 
 // The classifier's parameters with their names in PEFT.
 std::vector<std::pair<std::string, ParamId>> saved_modules(const Model& model) {
   std::vector<std::pair<std::string, ParamId>> saved;
   const bool two = model.spec().head.kind == EncoderHead::sequence &&
+                   !model.spec().head.has_transform() &&
                    model.spec().head.of_class != EncoderClass::bert;
   for (const ParamId id : classifier_parameters(model)) {
     const std::string& name = model.parameters().name(id);
@@ -201,7 +231,7 @@ Json peft_config(const Model& model, const AdapterConfig& adapter) {
   json["lora_alpha"] =
       static_cast<double>(whole) == adapter.alpha ? Json(whole) : Json(adapter.alpha);
   json["lora_dropout"] = 0.0;
-  json["target_modules"] = is_encoder(form) ? Json(encoder_modules(adapter)) : Json(modules);
+  json["target_modules"] = is_encoder(form) ? Json(encoder_modules(form, adapter)) : Json(modules);
   json["bias"] = "none";
   json["fan_in_fan_out"] = form == Form::gpt2;
   json["init_lora_weights"] = true;

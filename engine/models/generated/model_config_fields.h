@@ -56,7 +56,7 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "attention_scale", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false, .zero = "1 / the root of head_width"}, o.attention_scale);
   visit(OptionField{.name = "residual_scale", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false}, o.residual_scale);
   visit(OptionField{.name = "logits_divisor", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false}, o.logits_divisor);
-  visit(OptionField{.name = "sliding_window", .fixed = true, .unless_default = true, .low = 0, .high = 16777216, .zero = "all before it"}, o.sliding_window);
+  visit(OptionField{.name = "sliding_window", .fixed = true, .unless_default = true, .low = 0, .high = 16777216, .zero = "all"}, o.sliding_window);
   visit(OptionField{.name = "full_attention_interval", .fixed = true, .unless_default = true, .low = 0, .high = 1024, .zero = "all layers have the window"}, o.full_attention_interval);
   visit(OptionField{.name = "rope_local_theta", .unless_default = true, .low = 0, .high = 1000000000000, .low_inside = false, .zero = "the angles of the other layers"}, o.rope_local_theta);
   visit(OptionField{.name = "attention_soft_cap", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false, .zero = "none"}, o.attention_soft_cap);
@@ -67,6 +67,7 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "separate_output", .fixed = true, .unless_default = true}, o.separate_output);
   visit(OptionField{.name = "encoder_class", .fixed = true, .unless_default = true}, o.encoder_class);
   visit(OptionField{.name = "encoder_head", .fixed = true, .unless_default = true}, o.encoder_head);
+  visit(OptionField{.name = "classifier_pooling", .fixed = true, .unless_default = true}, o.classifier_pooling);
   visit(OptionField{.name = "labels", .fixed = true, .unless_default = true, .low = 0, .high = 4194304}, o.labels);
   visit(OptionField{.name = "token_types", .fixed = true, .unless_default = true, .low = 0, .high = 1024}, o.token_types);
   visit(OptionField{.name = "classifier_dropout", .fixed = true, .unless_default = true, .low = 0, .high = 1, .high_inside = false}, o.classifier_dropout);

@@ -283,7 +283,8 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
     saved.options.distance_bias = {};
   }
   // A window that no sequence fills changes nothing.
-  if (saved.options.window >= saved.ranges.max_keys) saved.options.window = 0;
+  if (saved.options.window >= std::max(saved.ranges.max_keys, saved.ranges.max_queries))
+    saved.options.window = 0;
   saved.cu_q = cu_seqlens_q.detach();
   saved.cu_k = cu_seqlens_k.detach();
   Sources& sources = saved.sources;

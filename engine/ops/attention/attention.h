@@ -11,9 +11,11 @@
 // share it, in ascending order.
 // causal: key j is masked for query i when j > i + keys - queries. A query without keys gives
 // zeros.
-// window (with causal; 0: none): key j is masked for query i as well when j <= i + keys - queries -
-// window. A query sees at most `window` keys, the last one included (Beltagy et al., arXiv
-// 2004.05150; Jiang et al., arXiv 2310.06825). Kernels skip tiles outside of the window.
+// window (0: none): key j is masked for query i as well when j <= i + keys - queries - window, and
+// without causal when j >= i + keys - queries + window. With causal a query sees at most `window`
+// keys, the last one included (Jiang et al., arXiv 2310.06825), without it that many to each side,
+// the one in line with it included (Beltagy et al., arXiv 2004.05150). Kernels skip tiles outside
+// of the window.
 // soft_cap (c > 0; 0: none): a scaled score s becomes c tanh(s / c) before the mask (Gemma 2,
 // Riviere et al., arXiv 2408.00118, section 2). distance_bias [heads, 2 n - 1]: the element of head
 // h in column n - 1 + j - (i + keys - queries) is added to the scaled score of query i and key j,
@@ -117,8 +119,8 @@ struct AttentionOptions {
   int64_t kv_heads = 0;  // heads of keys and values, a divisor of `heads`; 0: as many as `heads`
   int64_t head_dim = 0;
   bool causal = false;
-  // Keys that a query sees at most: its last one and those before it. 0: all. With `causal`, or in
-  // attention_decode.
+  // With `causal`, keys that a query sees at most: its last one and those before it. Without, keys
+  // to each side. 0: all.
   int64_t window = 0;
   double scale = 0;     // 0: 1 / sqrt(head_dim)
   double soft_cap = 0;  // 0: none. Not with distance_bias

@@ -72,8 +72,6 @@ AttentionRanges packed_ranges(const Context& context, std::string_view op,
                               const ops::AttentionOptions& options) {
   check_row_numbers(context, op, cu_seqlens_q, "cu_seqlens_q");
   check_row_numbers(context, op, cu_seqlens_k, "cu_seqlens_k");
-  require_argument(options.window == 0 || options.causal, op, "window", " (", options.window,
-                   ") is for causal attention");
   require(cu_seqlens_q.numel() == cu_seqlens_k.numel(), ErrorCode::shape_mismatch, op,
           "cu_seqlens_q has ", cu_seqlens_q.numel(), " entries, cu_seqlens_k has ",
           cu_seqlens_k.numel());

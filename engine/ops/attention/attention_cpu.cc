@@ -89,8 +89,9 @@ void for_each_item(ThreadPool& pool, const Params& p, int64_t together, F&& fn) 
 template <class Params>
 int64_t visible_keys(const Params& p, const Item& item, int64_t query, int64_t first_key,
                      int64_t count) {
-  if (!p.causal) return count;
-  return std::clamp<int64_t>(query + item.keys - item.queries + 1 - first_key, 0, count);
+  const int64_t ahead = p.causal ? 1 : p.window;  // keys from the one in line with it on
+  if (ahead == 0) return count;
+  return std::clamp<int64_t>(query + item.keys - item.queries + ahead - first_key, 0, count);
 }
 
 // The first key that the query may see; not before the first, not after the last.

@@ -2,6 +2,7 @@
 // block works on.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <type_traits>
 
@@ -14,11 +15,18 @@
 
 namespace trafo::cuda {
 
+// The window of a launch in 32 bits; 0: none, or one that hides nothing.
+template <class Params>
+int64_t attention_window(const Params& p) {
+  return p.window < std::max(p.key_rows, p.query_rows) ? p.window : 0;
+}
+
 struct AttentionProblem {
   DropoutArgs dropout;
   float scale;
   bool causal;
   int window;  // 0: none
+  int ahead;   // keys from the one in line with a query on that it sees at most; 0: all
   int64_t sequences, heads, head_dim, dropout_key_stride;
   uint32_t group;  // query heads that share a head of keys and values
   const int32_t* query_begin;
@@ -35,7 +43,8 @@ struct AttentionProblem {
     return {DropoutArgs::of(device, p.dropout),
             static_cast<float>(p.scale),
             p.causal,
-            p.window < p.key_rows ? static_cast<int>(p.window) : 0,
+            static_cast<int>(attention_window(p)),
+            p.causal ? 1 : static_cast<int>(attention_window(p)),
             p.sequences,
             p.heads,
             p.head_dim,
@@ -92,11 +101,15 @@ struct AttentionItem {
   }
   // Query i sees the keys below this.
   __device__ __forceinline__ int visible(const AttentionProblem& a, int i) const {
-    return a.causal ? min(keys, max(0, i + keys - queries + 1)) : keys;
+    return a.ahead > 0 ? min(keys, max(0, i + keys - queries + a.ahead)) : keys;
   }
   // Query i sees no key below this.
   __device__ __forceinline__ int first(const AttentionProblem& a, int i) const {
     return a.window > 0 ? min(keys, max(0, i + keys - queries + 1 - a.window)) : 0;
+  }
+  // Key j is seen by no query below this.
+  __device__ __forceinline__ int seen_from(const AttentionProblem& a, int j) const {
+    return a.ahead > 0 ? max(0, j - keys + queries + 1 - a.ahead) : 0;
   }
   // Key j is seen by queries below this only.
   __device__ __forceinline__ int seen_below(const AttentionProblem& a, int j) const {

@@ -46,9 +46,8 @@ __global__ void __launch_bounds__(kMmaThreads)
   float* delta_row = delta + item.query * a.heads + item.head;
 
   // Other rows that share an unmasked pair with own rows.
-  const int other_begin = !ForKeys   ? item.first<Windowed>(a, own0) / kOther * kOther
-                          : a.causal ? max(0, own0 - item.keys + item.queries) / kOther * kOther
-                                     : 0;
+  const int other_begin =
+      (ForKeys ? item.seen_from(a, own0) : item.first<Windowed>(a, own0)) / kOther * kOther;
   const int other_end =
       ForKeys ? item.seen_below<Windowed>(a, own0 + own - 1) : item.visible(a, own0 + own - 1);
   const auto other_tile = [&](int set, int which) {

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
   __syncthreads();
 
   // The first group of queries that sees a key of the warp's group of keys.
-  const int first_group = a.causal ? max(0, row0 - item.keys + item.queries) / 16 : 0;
+  const int first_group = item.seen_from(a, row0) / 16;
   // dq = ds k, dk = ds^T q, dv = p^T dout.
 #pragma unroll 1
   for (int which = 0; which < 3; ++which) {

@@ -106,7 +106,7 @@ __device__ __forceinline__ void mask_probabilities(float (&s)[N][4], const Atten
     const int own_row = own + 8 * half;
     int from = 0, end = item.queries - first;
     if constexpr (ForKeys)
-      from = a.causal ? own_row - item.keys + item.queries - first : 0;
+      from = item.seen_from(a, own_row) - first;
     else
       end = own_row < item.queries ? item.visible(a, own_row) - first : 0;
     if constexpr (Windowed) {

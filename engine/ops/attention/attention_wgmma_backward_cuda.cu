@@ -60,9 +60,8 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
   float* delta_row = delta + item.query * a.heads + item.head;
 
   // Other rows that share an unmasked pair with own rows.
-  const int other_begin = !ForKeys   ? item.first<Windowed>(a, own0) / 64 * 64
-                          : a.causal ? max(0, own0 - item.keys + item.queries) / 64 * 64
-                                     : 0;
+  const int other_begin =
+      (ForKeys ? item.seen_from(a, own0) : item.first<Windowed>(a, own0)) / 64 * 64;
   const int other_end =
       ForKeys ? item.seen_below<Windowed>(a, own0 + own - 1) : item.visible(a, own0 + own - 1);
   // Those that own ones of the warpgroup have.

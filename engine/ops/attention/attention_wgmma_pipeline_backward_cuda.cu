@@ -64,8 +64,7 @@ struct Work {
   }
   // Of own rows from `row` on, and up to it.
   __device__ __forceinline__ int first_tile(const AttentionProblem& a, int row) const {
-    if constexpr (!ForKeys) return item.first<Windowed>(a, row) / 64 * 64;
-    return a.causal ? max(0, row - item.keys + item.queries) / 64 * 64 : 0;
+    return (ForKeys ? item.seen_from(a, row) : item.first<Windowed>(a, row)) / 64 * 64;
   }
   __device__ __forceinline__ int end_of(const AttentionProblem& a, int row) const {
     return ForKeys ? item.seen_below<Windowed>(a, row) : item.visible(a, row);

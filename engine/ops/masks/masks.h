@@ -22,8 +22,10 @@ struct PaddedRowsParams {
 // above, or all of one length where begin is null.
 struct VisibleKeysParams {
   DType dtype;
-  bool causal;         // key j is masked for query i when j > i + keys - queries
-  int64_t window = 0;  // and when j <= i + keys - queries - window; 0: no window
+  bool causal;  // key j is masked for query i when j > i + keys - queries
+  // and when j <= i + keys - queries - window, without causal also when j >= i + keys - queries +
+  // window; 0: no window
+  int64_t window = 0;
   int64_t sequences, queries, keys;
   const int32_t* query_begin;
   const int32_t* query_end;

@@ -46,8 +46,9 @@ void visible_keys_cpu(ThreadPool& pool, const VisibleKeysParams& p) {
             const int64_t b = row / p.queries, i = row % p.queries;
             const int64_t queries = p.query_begin ? p.query_end[b] - p.query_begin[b] : p.queries;
             const int64_t keys = p.key_begin ? p.key_end[b] - p.key_begin[b] : p.keys;
+            const int64_t ahead = p.causal ? 1 : p.window;
             const int64_t below = i >= queries ? 0
-                                  : p.causal   ? std::min(keys, i + keys - queries + 1)
+                                  : ahead > 0  ? std::min(keys, i + keys - queries + ahead)
                                                : keys;
             const int64_t lowest = p.window > 0 ? i + keys - queries + 1 - p.window : 0;
             T* out = static_cast<T*>(p.out) + row * p.keys;

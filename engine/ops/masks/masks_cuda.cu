@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(kThreads) visible_keys_kernel(VisibleKeysParam
   const int64_t queries = p.query_begin ? p.query_end[b] - p.query_begin[b] : p.queries;
   const int64_t keys = p.key_begin ? p.key_end[b] - p.key_begin[b] : p.keys;
   bool sees = i < queries && j < keys;
-  if (p.causal) sees = sees && j <= i + keys - queries;
+  const int64_t ahead = p.causal ? 1 : p.window;
+  if (ahead > 0) sees = sees && j < i + keys - queries + ahead;
   if (p.window > 0) sees = sees && j > i + keys - queries - p.window;
   if (p.masked) sees = sees && p.masked[b * p.keys + j] == 0;
   static_cast<T*>(p.out)[at] = from_float<T>(sees ? 1.0f : 0.0f);

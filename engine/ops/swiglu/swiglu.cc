@@ -14,9 +14,10 @@ constexpr const char* kSwigluOp = "swiglu";
 
 // Of profiles and messages.
 const char* name_of_gate(Activation activation) {
-  require(activation == Activation::silu || activation == Activation::gelu,
-          ErrorCode::invalid_argument, kSwigluOp, "a gate has the activation silu or gelu, not ",
-          enum_name(activation));
+  require(activation == Activation::silu || activation == Activation::gelu ||
+              activation == Activation::gelu_erf,
+          ErrorCode::invalid_argument, kSwigluOp,
+          "a gate has the activation silu, gelu or gelu_erf, not ", enum_name(activation));
   return activation == Activation::silu ? kSwigluOp : "geglu";
 }
 

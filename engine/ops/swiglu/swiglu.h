@@ -1,5 +1,5 @@
 // y = act(a) b for x = [a, b] in one packed product: the gates of SwiGLU, where act is SiLU, and of
-// GEGLU, where it is the tanh form of GELU (Shazeer, arXiv 2002.05202).
+// GEGLU, where it is GELU or its tanh form (Shazeer, arXiv 2002.05202).
 //
 // x [.., 2F] with the gate's columns first -> y [.., F]. Saved: x. da = dy b act'(a), db = dy
 // act(a), in one pass.
@@ -12,7 +12,7 @@ namespace trafo {
 
 struct SwigluForwardParams {
   DType dtype;
-  Activation activation;  // silu or gelu
+  Activation activation;  // silu, gelu or gelu_erf
   int64_t rows, width;    // width: F
   const void* x;
   void* y;
@@ -32,7 +32,7 @@ struct SwigluBackwardParams {
 
 namespace ops {
 
-// activation: silu or gelu, INVALID_ARGUMENT with another.
+// activation: silu, gelu or gelu_erf, INVALID_ARGUMENT with another.
 Tensor gated_unit(Context& context, const Tensor& x, Activation activation);
 inline Tensor swiglu(Context& context, const Tensor& x) {
   return gated_unit(context, x, Activation::silu);

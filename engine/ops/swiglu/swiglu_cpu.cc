@@ -57,24 +57,28 @@ void backward(ThreadPool& pool, const SwigluBackwardParams& p) {
   });
 }
 
-void swiglu_forward_simd(ThreadPool& pool, const SwigluForwardParams& p) {
-  with_compute_type(p.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (p.activation == Activation::silu)
-      forward<Activation::silu, T>(pool, p);
+// run(zero of the compute type, std::integral_constant of the activation)
+template <class Run>
+void with_gate(DType dtype, Activation activation, const Run& run) {
+  using std::integral_constant;
+  with_compute_type(dtype, [&](auto zero) {
+    if (activation == Activation::silu)
+      run(zero, integral_constant<Activation, Activation::silu>{});
+    else if (activation == Activation::gelu)
+      run(zero, integral_constant<Activation, Activation::gelu>{});
     else
-      forward<Activation::gelu, T>(pool, p);
+      run(zero, integral_constant<Activation, Activation::gelu_erf>{});
   });
 }
 
+void swiglu_forward_simd(ThreadPool& pool, const SwigluForwardParams& p) {
+  with_gate(p.dtype, p.activation,
+            [&](auto zero, auto kind) { forward<kind(), decltype(zero)>(pool, p); });
+}
+
 void swiglu_backward_simd(ThreadPool& pool, const SwigluBackwardParams& p) {
-  with_compute_type(p.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (p.activation == Activation::silu)
-      backward<Activation::silu, T>(pool, p);
-    else
-      backward<Activation::gelu, T>(pool, p);
-  });
+  with_gate(p.dtype, p.activation,
+            [&](auto zero, auto kind) { backward<kind(), decltype(zero)>(pool, p); });
 }
 
 }  // namespace

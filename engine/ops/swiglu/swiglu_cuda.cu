@@ -110,9 +110,11 @@ int32_t with_kernel(DeviceState& device, DType dtype, Activation activation, boo
   int32_t result = kSuccess;
   const auto run = [&](auto zero, auto pack) {
     using std::integral_constant;
-    return activation == Activation::silu
-               ? run_kind(zero, pack, integral_constant<Activation, Activation::silu>{})
-               : run_kind(zero, pack, integral_constant<Activation, Activation::gelu>{});
+    if (activation == Activation::silu)
+      return run_kind(zero, pack, integral_constant<Activation, Activation::silu>{});
+    if (activation == Activation::gelu)
+      return run_kind(zero, pack, integral_constant<Activation, Activation::gelu>{});
+    return run_kind(zero, pack, integral_constant<Activation, Activation::gelu_erf>{});
   };
   const bool typed = with_device_type(dtype, [&](auto zero) {
     constexpr int V = kPackWidth<decltype(zero)>;

@@ -75,6 +75,7 @@
   wrong("separate_output", separate_output, 2) \
   wrong("encoder_class", encoder_class, 99) \
   wrong("encoder_head", encoder_head, 99) \
+  wrong("classifier_pooling", classifier_pooling, 99) \
   wrong("labels", labels, -1) \
   wrong("token_types", token_types, -1) \
   wrong("classifier_dropout", classifier_dropout, -1) \

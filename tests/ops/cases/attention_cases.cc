@@ -139,11 +139,41 @@ AttentionCase with_window(AttentionCase c, int64_t window) {
   return c;
 }
 
+AttentionCase with_sides(AttentionCase c, int64_t window) {
+  c.window = window;
+  return c;
+}
+
+// Windows to both sides.
+OpCases attention_side_cases(const Dropout& dropout) {
+  return {
+      attention_case("sides, packed", with_sides({2, 3, {4, 7, 1}, {4, 7, 1}, Layout::packed}, 3)),
+      attention_case("sides of one key", with_sides({2, 2, {5, 2}, {5, 2}, Layout::packed}, 1)),
+      attention_case("sides, other numbers of keys than of queries",
+                     with_sides({2, 2, {3, 6, 2, 0}, {9, 4, 0, 3}}, 2)),
+      attention_case("sides longer than the keys, not the queries",
+                     with_sides({1, 4, {9, 5}, {3, 5}}, 5)),
+      attention_case("sides inside of a tile", with_sides({1, 1, {131}, {131}, Layout::packed}, 9)),
+      attention_case("sides over tiles, dropout",
+                     with_sides({1, 1, {200}, {200}, Layout::packed, false, 2, dropout}, 75)),
+      attention_case("sides over tiles, more keys",
+                     with_sides({1, 2, {70}, {201}, Layout::separate, false, 2}, 66)),
+      attention_case("sides, whole vectors", with_sides({2, 8, {9, 4}, {9, 4}, Layout::packed}, 3)),
+      attention_case("sides, grouped",
+                     with_sides({4, 2, {6, 3}, {6, 3}, Layout::packed, false, 0, {}, 2}, 2)),
+      attention_case(
+          "sides, masked pairs",
+          with_mask(with_sides({2, 2, {4, 3}, {4, 3}, Layout::packed}, 2), {2, 2, 4, 4}, false)),
+      attention_case("soft cap, sides over tiles, scores of the other sign",
+                     with_cap(with_sides({1, 2, {131}, {131}, Layout::packed, false, -2}, 75), 1)),
+  };
+}
+
 }  // namespace
 
 OpCases attention_cases() {
   const Dropout dropout{0.3f, 11, 2, 9};
-  return {
+  OpCases cases = {
       attention_case("width 1", {1, 1, {3, 1}, {2, 4}}),
       attention_case("one token", {2, 3, {1}, {1}, Layout::packed}),
       attention_case("odd head, packed, causal", {2, 3, {4, 5}, {4, 5}, Layout::packed, true}),
@@ -256,6 +286,9 @@ OpCases attention_cases() {
           with_cap(with_mask({2, 2, {4, 3}, {4, 3}, Layout::packed, true}, {2, 2, 4, 4}, false),
                    1)),
   };
+  const OpCases sides = attention_side_cases(dropout);
+  cases.insert(cases.end(), sides.begin(), sides.end());
+  return cases;
 }
 
 }  // namespace trafo::testing

@@ -39,6 +39,9 @@ OpCases swiglu_cases() {
       gate_case("GEGLU, vectors and more", {5, 66}, 3, Activation::gelu),
       gate_case("GEGLU, empty batch", {0, 8}, 3, Activation::gelu),
       gate_case("GEGLU, far from zero", {4, 32}, 30, Activation::gelu),
+      gate_case("exact GEGLU, odd", {3, 14}, 3, Activation::gelu_erf),
+      gate_case("exact GEGLU, vectors and more", {5, 66}, 3, Activation::gelu_erf),
+      gate_case("exact GEGLU, far from zero", {4, 32}, 30, Activation::gelu_erf),
   };
   // The gradients of two uses meet in one buffer.
   OpCase twice = gate_case("used twice", {4, 22});

@@ -95,8 +95,8 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
       for (size_t i = 0; i < queries; ++i) {
         const size_t row = first_query + i, at = row * width + h * dim;
         const int64_t bound = lengths.keys - lengths.queries + static_cast<int64_t>(i) + 1;
-        const size_t visible =
-            p.causal ? std::min(keys, static_cast<size_t>(std::max(int64_t{0}, bound))) : keys;
+        const int64_t end = p.causal ? bound : p.window > 0 ? bound - 1 + p.window : lengths.keys;
+        const size_t visible = std::min(keys, static_cast<size_t>(std::max(int64_t{0}, end)));
         const size_t first =
             p.window > 0 ? static_cast<size_t>(std::max(int64_t{0}, bound - p.window)) : 0;
         const auto dot = [&](const Doubles& x, const Doubles& y, size_t key) {
@@ -450,13 +450,14 @@ TEST_F(CudaAttention, WindowsEqualFloat64) {
     for (const int64_t window : {1, 40, 130, 300})
       for (const int64_t head_dim : {20, 32, 64, 72, 128})
         for (const int32_t more_keys : {-60, 0, 127})
-          for (const bool dropout : {false, true}) {
+          for (const auto& [causal, dropout] :
+               {std::pair{true, false}, {true, true}, {false, false}, {false, true}}) {
             if (dropout && more_keys != 0) continue;
             AttentionProblem p = problem_of(
                 {{length, length + more_keys}, {3, 70}, {70, 1}, {0, 5}, {70, 0}}, 1 << 20);
             p.head_dim = head_dim;
             p.kv_heads = more_keys == 0 ? 1 : 2;
-            p.causal = true;
+            p.causal = causal;
             p.window = window;
             if (dropout) p.dropout = Dropout{0.3f, 0x123456789abcdefull, 17, 4};
             SCOPED_TRACE(p.text());
@@ -482,11 +483,12 @@ TEST_F(CudaAttention, WindowsOfOneQueryEqualFloat64) {
 
 // Blocks stay and go from one tile to the next.
 TEST_F(CudaAttention, WindowsEqualFloat64InManyEqualSequences) {
-  for (const int64_t window : {100, 200})
+  for (const auto& [window, causal] :
+       {std::pair{int64_t{100}, true}, {200, true}, {65, false}, {200, false}})
     for (const int64_t head_dim : {64, 128}) {
       AttentionProblem p = problem_of(Batch(36, {260, 260}), 1 << 20);
       p.head_dim = head_dim;
-      p.causal = true;
+      p.causal = causal;
       p.window = window;
       SCOPED_TRACE(p.text());
       check(p, {});

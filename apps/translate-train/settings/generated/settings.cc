@@ -377,8 +377,8 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.lora_alpha; }, {"above 0", 0, 0x1p62, false, false, false}, {}},
     {"lora-targets", "", "Training", "NAME ...",
-     "projections that get an adapter: query key value (qkv in GPT-2's form) output gate up down (default: all that the model has)",
-     "query key value qkv output gate up down", 1, 8, true, true, nullptr, SettingSource::program, SettingKind::plain,
+     "projections that get an adapter: query key value output gate up down; qkv in GPT-2 and ModernBERT, gate_up in ModernBERT (default: all that the model has)",
+     "query key value qkv output gate up gate_up down", 1, 8, true, true, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.lora_targets; }, {}, {}},
     {"seed", "", "Training", "N",
      "of weights, dropout and data order (default 1)",
@@ -769,8 +769,9 @@ std::span<const MetricSpec> metric_specs() {
 std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   static constexpr const char* kQkNormTexts[] = {"none", "head", "head-after-rotary", "whole"};
   static constexpr const char* kRopeScalingTexts[] = {"llama3", "yarn"};
-  static constexpr const char* kEncoderClassTexts[] = {"bert", "roberta", "xlm-roberta"};
+  static constexpr const char* kEncoderClassTexts[] = {"bert", "roberta", "xlm-roberta", "modernbert"};
   static constexpr const char* kEncoderHeadTexts[] = {"none", "masked-lm", "sequence", "token"};
+  static constexpr const char* kClassifierPoolingTexts[] = {"mean", "first"};
   static constexpr const char* kBasePrecisionTexts[] = {"none", "nf4", "int8", "int4"};
   std::vector<FurtherOption> found;
   if (c.fairseq_positions != 0) found.push_back({"fairseq_positions", c.fairseq_positions != 0});
@@ -795,6 +796,7 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   if (c.separate_output != 0) found.push_back({"separate_output", c.separate_output != 0});
   if (c.encoder_class != TRAFO_ENCODER_CLASS_BERT) found.push_back({"encoder_class", text_of_value(kEncoderClassTexts, c.encoder_class)});
   if (c.encoder_head != TRAFO_ENCODER_HEAD_NONE) found.push_back({"encoder_head", text_of_value(kEncoderHeadTexts, c.encoder_head)});
+  if (c.classifier_pooling != TRAFO_POOLING_FIRST) found.push_back({"classifier_pooling", text_of_value(kClassifierPoolingTexts, c.classifier_pooling)});
   if (c.labels != 0) found.push_back({"labels", c.labels});
   if (c.token_types != 0) found.push_back({"token_types", c.token_types});
   if (c.classifier_dropout != 0) found.push_back({"classifier_dropout", c.classifier_dropout});

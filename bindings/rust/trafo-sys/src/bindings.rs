@@ -151,6 +151,7 @@ pub const TRAFO_ROPE_SCALING_YARN: i32 = 1;
 pub const TRAFO_ENCODER_CLASS_BERT: i32 = 0;
 pub const TRAFO_ENCODER_CLASS_ROBERTA: i32 = 1;
 pub const TRAFO_ENCODER_CLASS_XLM_ROBERTA: i32 = 2;
+pub const TRAFO_ENCODER_CLASS_MODERNBERT: i32 = 3;
 pub const TRAFO_ENCODER_HEAD_NONE: i32 = 0;
 pub const TRAFO_ENCODER_HEAD_MASKED_LM: i32 = 1;
 pub const TRAFO_ENCODER_HEAD_SEQUENCE: i32 = 2;
@@ -164,12 +165,10 @@ pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
 pub const TRAFO_SCHEDULE_INVERSE_SQRT: i32 = 3;
 pub const TRAFO_SCHEDULE_NOAM: i32 = 4;
-pub const TRAFO_SCHEDULE_RELATIVE_STEP: i32 = 5;
 pub const TRAFO_OPTIMIZER_ADAMW: i32 = 0;
 pub const TRAFO_OPTIMIZER_SGD: i32 = 1;
 pub const TRAFO_OPTIMIZER_MUON: i32 = 2;
 pub const TRAFO_OPTIMIZER_LION: i32 = 3;
-pub const TRAFO_OPTIMIZER_ADAFACTOR: i32 = 4;
 pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
 pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_OBJECTIVE_CROSS_ENTROPY: i32 = 0;
@@ -822,7 +821,7 @@ pub struct trafo_attention_options {
     pub dropout: trafo_dropout,
     #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is\n masked. Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all\n masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for a matmul and a softmax.\n Default NULL."]
     pub mask: *const trafo_tensor,
-    #[doc = " Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all. Default 0."]
+    #[doc = " With causal, keys that a query attends to at most: its last one and those before it (sliding window). Without, it attends\n to the keys whose distance from that one is less, on both sides. 0: all. Default 0."]
     pub window: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2344,11 +2343,11 @@ pub struct trafo_model_config {
     pub residual_scale: f64,
     #[doc = " The logits of a decoder-lm are divided by it (Granite), or with relative_buckets (T5: the root of width). The last hidden\n states are divided, too. Default 1."]
     pub logits_divisor: f64,
-    #[doc = " Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all before it."]
+    #[doc = " Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. In an encoder it attends to\n as many on either side (ModernBERT: 65). Default 0: all."]
     pub sliding_window: i64,
-    #[doc = " The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma\n 3: 6). Default 0: all layers have the window."]
+    #[doc = " The layers whose number, from 1, is a multiple of it attend to all tokens before, without sliding_window (Gemma 2: 2, Gemma\n 3: 6). In an encoder the first layer and every such one after it do (ModernBERT: 3). Default 0: all layers have the window."]
     pub full_attention_interval: i64,
-    #[doc = " Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3).\n Default 0: the angles of the other layers."]
+    #[doc = " Base of the angles of rotary positions in the layers with sliding_window, where rope_factor does not divide them (Gemma 3,\n ModernBERT). Default 0: the angles of the other layers."]
     pub rope_local_theta: f64,
     #[doc = " A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50). Default 0: none."]
     pub attention_soft_cap: f64,
@@ -2364,8 +2363,6 @@ pub struct trafo_model_config {
     pub token_types: i64,
     #[doc = " Dropout of the vectors that the classifier of an encoder reads. Default 0."]
     pub classifier_dropout: f64,
-    #[doc = " Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p / rope_original_positions)), c\n being the number (Ministral 3: 0.1). Default 0: none."]
-    pub rope_query_growth: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2376,19 +2373,19 @@ pub struct trafo_model_config {
     pub tied_embeddings: i32,
     #[doc = " TRAFO_NORM_*. Norm of a decoder-lm, or with relative_buckets; other encoder-decoders have layer norm. Default\n TRAFO_NORM_LAYER."]
     pub norm: i32,
-    #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD."]
+    #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm or of an encoder of the encoder_class modernbert. Default\n TRAFO_POSITIONS_STANDARD."]
     pub positions: i32,
     #[doc = " 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest\n frequency is 1/10000. Default 0."]
     pub fairseq_positions: i32,
     #[doc = " 1: both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their positions, as in\n mBART. Default 0."]
     pub learned_positions: i32,
-    #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm, or with relative_buckets. Default TRAFO_FFN_PLAIN."]
+    #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm or an encoder (modernbert), or with relative_buckets. Default\n TRAFO_FFN_PLAIN."]
     pub ffn: i32,
     #[doc = " 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.\n Default 1."]
     pub biases: i32,
     #[doc = " 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.\n Default 0."]
     pub depth_scaled_init: i32,
-    #[doc = " 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1."]
+    #[doc = " 1: the output layer has a bias, in a model with biases or an encoder. GPT-2 has none. Default 1."]
     pub output_bias: i32,
     #[doc = " 1: queries, keys and values have biases in a model that has no others (biases is 0), as in Qwen2. Default 0."]
     pub qkv_biases: i32,
@@ -2410,18 +2407,18 @@ pub struct trafo_model_config {
     pub encoder_class: i32,
     #[doc = " TRAFO_ENCODER_HEAD_*. Head of an encoder. Default TRAFO_ENCODER_HEAD_NONE."]
     pub encoder_head: i32,
-    #[doc = " 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go\n through. A head for texts always has one. Default 0."]
+    #[doc = " TRAFO_POOLING_*. Vector of a text that the head of an encoder of the encoder_class modernbert for texts reads. Default\n TRAFO_POOLING_FIRST."]
+    pub classifier_pooling: i32,
+    #[doc = " 1: an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and embeddings do not go\n through. A head for texts always has one, but in ModernBERT. Default 0."]
     pub pooler: i32,
     #[doc = " TRAFO_BASE_PRECISION_*. Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an\n adapter is added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output\n projection keep precision. Default TRAFO_BASE_PRECISION_NONE."]
     pub base_precision: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. A float32 model on the CPU can multiply in bfloat16:\n matmul_precision of trafo_context_options. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 472usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 464usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2501,60 +2498,58 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, token_types) - 344usize];
     ["Offset of field: trafo_model_config::classifier_dropout"]
         [::core::mem::offset_of!(trafo_model_config, classifier_dropout) - 352usize];
-    ["Offset of field: trafo_model_config::rope_query_growth"]
-        [::core::mem::offset_of!(trafo_model_config, rope_query_growth) - 360usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 368usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 360usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 372usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 364usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 376usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 368usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 380usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 372usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 384usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 376usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 388usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 380usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
-        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 392usize];
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 384usize];
     ["Offset of field: trafo_model_config::learned_positions"]
-        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 396usize];
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 388usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 400usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 392usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 404usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 396usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 408usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 400usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 412usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 404usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 416usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 408usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 420usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 412usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 424usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 416usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 428usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 420usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 432usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 424usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 436usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 428usize];
     ["Offset of field: trafo_model_config::sandwich_norm"]
-        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 440usize];
+        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 432usize];
     ["Offset of field: trafo_model_config::separate_output"]
-        [::core::mem::offset_of!(trafo_model_config, separate_output) - 444usize];
+        [::core::mem::offset_of!(trafo_model_config, separate_output) - 436usize];
     ["Offset of field: trafo_model_config::encoder_class"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 448usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 440usize];
     ["Offset of field: trafo_model_config::encoder_head"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 452usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 444usize];
+    ["Offset of field: trafo_model_config::classifier_pooling"]
+        [::core::mem::offset_of!(trafo_model_config, classifier_pooling) - 448usize];
     ["Offset of field: trafo_model_config::pooler"]
-        [::core::mem::offset_of!(trafo_model_config, pooler) - 456usize];
+        [::core::mem::offset_of!(trafo_model_config, pooler) - 452usize];
     ["Offset of field: trafo_model_config::base_precision"]
-        [::core::mem::offset_of!(trafo_model_config, base_precision) - 460usize];
+        [::core::mem::offset_of!(trafo_model_config, base_precision) - 456usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 464usize];
-    ["Offset of field: trafo_model_config::reserved"]
-        [::core::mem::offset_of!(trafo_model_config, reserved) - 468usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 460usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -3092,7 +3087,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still\n computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model\n has them; qkv in place of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model with int8 weights\n takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter already, or a rank, an alpha or a target that cannot be.\n since 0.1"]
+    #[doc = " Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still\n computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model\n has them; qkv in place of the first three in GPT-2 and ModernBERT, gate_up in place of gate and up in ModernBERT. Length 0: all.\n alpha > 0, often 2 * rank. A model with int8 weights takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter\n already, or a rank, an alpha or a target that cannot be. since 0.1"]
     pub fn trafo_model_add_adapter(
         model: *mut trafo_model,
         rank: i64,
@@ -3109,16 +3104,6 @@ unsafe extern "C" {
         model: *mut trafo_model,
         directory: *const ::core::ffi::c_char,
         directory_length: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " A model of the same context that computes as `base` would with the adapter of such a directory: any number of adapters serve over one\n base, and a request chooses its model. The new model has its own adapter (on a CPU in float32 also laid out for decoding) and the\n classifier that comes with one; all other weights, quantized ones too, are the base's memory. It is prepared for inference like the base,\n which must be, and keeps the base's weights alive; both are freed in any order. The call hashes the base once, if the directory has the\n checksum of its base. Errors as of trafo_model_load_adapter. INVALID_ARGUMENT also: the base is not prepared for inference, or has an\n adapter. since 0.1"]
-    pub fn trafo_model_with_adapter(
-        base: *mut trafo_model,
-        directory: *const ::core::ffi::c_char,
-        directory_length: usize,
-        out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -3266,14 +3251,6 @@ pub struct trafo_trainer_options {
     pub beta2: f64,
     #[doc = " The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than\n the default, with another optimizer. Default 1e-9."]
     pub epsilon: f64,
-    #[doc = " The mean squares of update t have the weight t^decay_rate in the second moments. Only the optimizer adafactor has it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default -0.8."]
-    pub decay_rate: f64,
-    #[doc = " Largest root mean square of the update of a parameter, before the learning rate. Only the optimizer adafactor has it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1."]
-    pub clip_threshold: f64,
-    #[doc = " Added to squares of gradients: the first of the two numbers of transformers' eps. Only the optimizer adafactor has it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1e-30."]
-    pub square_epsilon: f64,
-    #[doc = " Least root mean square of a parameter in scale_parameter: the second of the two numbers of eps. Only the optimizer\n adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.001."]
-    pub scale_epsilon: f64,
     #[doc = " Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of\n 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer\n works on exact weights, which files hold. 8 or 4. Default 0: no quantization."]
     pub quantize_bits: i64,
     #[doc = " LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et al., arXiv\n 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all\n layers. Default 0: none is skipped."]
@@ -3322,8 +3299,6 @@ pub struct trafo_trainer_options {
     pub nesterov: i32,
     #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of the two moments of every parameter. float64 models have float32. Only the\n optimizer adamw has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default\n TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
-    #[doc = " 1: the learning rate of a parameter is multiplied by its root mean square, at least scale_epsilon. Only the optimizer\n adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0."]
-    pub scale_parameter: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,
     #[doc = " 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear layers with at\n least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its weight. Scales are powers\n of two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;\n validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0."]
@@ -3334,8 +3309,6 @@ pub struct trafo_trainer_options {
     pub objective: i32,
     #[doc = " TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane\n is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64\n models. Default TRAFO_COMMUNICATION_FLOAT32."]
     pub communication_dtype: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
     #[doc = " Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted; long_lines may cut text\n without a source. Default 256."]
@@ -3373,7 +3346,7 @@ pub struct trafo_trainer_options {
     #[doc = " 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.\n Otherwise it is refused. Default 0."]
     pub restart_validation: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved: i32,
     #[doc = " Training is done after this many updates. Default 0: never."]
     pub after_updates: i64,
     #[doc = " Training is done after this many epochs. Default 0: never."]
@@ -3387,7 +3360,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved2: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -3411,11 +3384,11 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved4: i32,
+    pub reserved3: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 584usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 544usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -3440,152 +3413,140 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, beta2) - 72usize];
     ["Offset of field: trafo_trainer_options::epsilon"]
         [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 80usize];
-    ["Offset of field: trafo_trainer_options::decay_rate"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_rate) - 88usize];
-    ["Offset of field: trafo_trainer_options::clip_threshold"]
-        [::core::mem::offset_of!(trafo_trainer_options, clip_threshold) - 96usize];
-    ["Offset of field: trafo_trainer_options::square_epsilon"]
-        [::core::mem::offset_of!(trafo_trainer_options, square_epsilon) - 104usize];
-    ["Offset of field: trafo_trainer_options::scale_epsilon"]
-        [::core::mem::offset_of!(trafo_trainer_options, scale_epsilon) - 112usize];
     ["Offset of field: trafo_trainer_options::quantize_bits"]
-        [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 88usize];
     ["Offset of field: trafo_trainer_options::layer_drop"]
-        [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 96usize];
     ["Offset of field: trafo_trainer_options::prune_sparsity"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_sparsity) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_sparsity) - 104usize];
     ["Offset of field: trafo_trainer_options::prune_start"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_start) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_start) - 112usize];
     ["Offset of field: trafo_trainer_options::prune_end"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_end) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_end) - 120usize];
     ["Offset of field: trafo_trainer_options::prune_every"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_every) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_every) - 128usize];
     ["Offset of field: trafo_trainer_options::teacher_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 136usize];
     ["Offset of field: trafo_trainer_options::teacher_temperature"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 144usize];
     ["Offset of field: trafo_trainer_options::mask_probability"]
-        [::core::mem::offset_of!(trafo_trainer_options, mask_probability) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, mask_probability) - 152usize];
     ["Offset of field: trafo_trainer_options::dpo_beta"]
-        [::core::mem::offset_of!(trafo_trainer_options, dpo_beta) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, dpo_beta) - 160usize];
     ["Offset of field: trafo_trainer_options::dpo_label_smoothing"]
-        [::core::mem::offset_of!(trafo_trainer_options, dpo_label_smoothing) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, dpo_label_smoothing) - 168usize];
     ["Offset of field: trafo_trainer_options::orpo_beta"]
-        [::core::mem::offset_of!(trafo_trainer_options, orpo_beta) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, orpo_beta) - 176usize];
     ["Offset of field: trafo_trainer_options::kto_beta"]
-        [::core::mem::offset_of!(trafo_trainer_options, kto_beta) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, kto_beta) - 184usize];
     ["Offset of field: trafo_trainer_options::kto_desirable_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, kto_desirable_weight) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, kto_desirable_weight) - 192usize];
     ["Offset of field: trafo_trainer_options::kto_undesirable_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, kto_undesirable_weight) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, kto_undesirable_weight) - 200usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 208usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 216usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 224usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 232usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 240usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 276usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 244usize];
     ["Offset of field: trafo_trainer_options::optimizer"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 280usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 248usize];
     ["Offset of field: trafo_trainer_options::nesterov"]
-        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 284usize];
+        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 252usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 288usize];
-    ["Offset of field: trafo_trainer_options::scale_parameter"]
-        [::core::mem::offset_of!(trafo_trainer_options, scale_parameter) - 292usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 256usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 260usize];
     ["Offset of field: trafo_trainer_options::fp8"]
-        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 300usize];
+        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 264usize];
     ["Offset of field: trafo_trainer_options::keep_zeros"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 268usize];
     ["Offset of field: trafo_trainer_options::objective"]
-        [::core::mem::offset_of!(trafo_trainer_options, objective) - 308usize];
+        [::core::mem::offset_of!(trafo_trainer_options, objective) - 272usize];
     ["Offset of field: trafo_trainer_options::communication_dtype"]
-        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 312usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 316usize];
+        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 276usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 280usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 288usize];
     ["Offset of field: trafo_trainer_options::window_stride"]
-        [::core::mem::offset_of!(trafo_trainer_options, window_stride) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, window_stride) - 296usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 304usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 352usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 312usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 360usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 320usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 368usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 328usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 376usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 336usize];
     ["Offset of field: trafo_trainer_options::long_lines"]
-        [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 384usize];
+        [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 344usize];
     ["Offset of field: trafo_trainer_options::chat_loss"]
-        [::core::mem::offset_of!(trafo_trainer_options, chat_loss) - 388usize];
+        [::core::mem::offset_of!(trafo_trainer_options, chat_loss) - 348usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 392usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 352usize];
     ["Offset of field: trafo_trainer_options::begin_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 396usize];
+        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 356usize];
     ["Offset of field: trafo_trainer_options::end_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 400usize];
+        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 360usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 404usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 364usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 408usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 368usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 412usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 372usize];
     ["Offset of field: trafo_trainer_options::phase"]
-        [::core::mem::offset_of!(trafo_trainer_options, phase) - 416usize];
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 376usize];
     ["Offset of field: trafo_trainer_options::restart_validation"]
-        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 424usize];
-    ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 428usize];
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 384usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 388usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 432usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 392usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 440usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 400usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 448usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 408usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 456usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 416usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 464usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 424usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 472usize];
-    ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 476usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 432usize];
+    ["Offset of field: trafo_trainer_options::reserved2"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 436usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 480usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 440usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 496usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 456usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 512usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 472usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 528usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 488usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 536usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 496usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 544usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 504usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 552usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 512usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 560usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 520usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 568usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 528usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 572usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 532usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 576usize];
-    ["Offset of field: trafo_trainer_options::reserved4"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 580usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 536usize];
+    ["Offset of field: trafo_trainer_options::reserved3"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 540usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4547,15 +4508,13 @@ pub struct trafo_generation_options {
     #[doc = " Numbers that are added to the logits of tokens, each token once (OpenAI's logit_bias, which is -100 to 100). Default none."]
     pub logit_bias: *const trafo_token_bias,
     pub logit_bias_count: usize,
-    #[doc = " A JSON Schema in UTF-8: only texts of JSON values that it allows are generated, and then an end. The schema true allows\n every value. docs/guide/generating.md lists the keys that a schema may have; another one is INVALID_ARGUMENT, naming its\n path. Empty: any text. Default empty."]
-    pub json_schema: trafo_string_view,
     #[doc = " Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default\n 0."]
     pub alternatives: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_generation_options"]
-        [::core::mem::size_of::<trafo_generation_options>() - 96usize];
+        [::core::mem::size_of::<trafo_generation_options>() - 80usize];
     ["Alignment of trafo_generation_options"]
         [::core::mem::align_of::<trafo_generation_options>() - 8usize];
     ["Offset of field: trafo_generation_options::struct_size"]
@@ -4576,10 +4535,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_generation_options, logit_bias) - 56usize];
     ["Offset of field: trafo_generation_options::logit_bias_count"]
         [::core::mem::offset_of!(trafo_generation_options, logit_bias_count) - 64usize];
-    ["Offset of field: trafo_generation_options::json_schema"]
-        [::core::mem::offset_of!(trafo_generation_options, json_schema) - 72usize];
     ["Offset of field: trafo_generation_options::alternatives"]
-        [::core::mem::offset_of!(trafo_generation_options, alternatives) - 88usize];
+        [::core::mem::offset_of!(trafo_generation_options, alternatives) - 72usize];
 };
 unsafe extern "C" {
     #[must_use]

@@ -31,7 +31,7 @@ impl AdapterOptions {
         self
     }
     /// Of `query`, `key`, `value`, `output`, `gate`, `up` and `down`, as far as the model has them; `qkv` in place of
-    /// the first three in a model of GPT-2's form. None: all.
+    /// the first three in GPT-2 and ModernBERT, `gate_up` in place of `gate` and `up` in ModernBERT. None: all.
     pub fn targets<S: AsRef<str>>(mut self, targets: &[S]) -> Self {
         self.targets = targets.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(",");
         self

@@ -19,7 +19,8 @@ typedef struct trafo_attention_options {
    * masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for a matmul and a softmax.
    * Default NULL. */
   const trafo_tensor *mask;
-  /* Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all. Default 0. */
+  /* With causal, keys that a query attends to at most: its last one and those before it (sliding window). Without, it attends
+   * to the keys whose distance from that one is less, on both sides. 0: all. Default 0. */
   int64_t window;
 } trafo_attention_options;
 

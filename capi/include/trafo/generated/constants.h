@@ -45,7 +45,8 @@
 /* T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with relative_buckets
  * and RMS norm. */
 #define TRAFO_EXPORT_HF_T5         11
-/* BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder. */
+/* BertModel, RobertaModel, XLMRobertaModel and ModernBertModel of transformers, with the head that the model has: an encoder.
+ * */
 #define TRAFO_EXPORT_HF_BERT       12
 
 /* How an export stores matrices. */

@@ -60,8 +60,8 @@ impl<'a> AttentionOptions<'a> {
         self.mask = Some(mask);
         self
     }
-    /// Keys that a query attends to at most, with causal: its last one and those before it (sliding window); 0: all.
-    /// Default 0.
+    /// With causal, keys that a query attends to at most: its last one and those before it (sliding window). Without,
+    /// it attends to the keys whose distance from that one is less, on both sides. 0: all. Default 0.
     pub fn window(mut self, window: usize) -> Self {
         self.window = window;
         self

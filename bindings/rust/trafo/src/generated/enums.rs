@@ -49,7 +49,8 @@ pub enum ExportFormat {
     /// T5ForConditionalGeneration or MT5ForConditionalGeneration of transformers: a pre-norm encoder-decoder with
     /// relative_buckets and RMS norm.
     HfT5,
-    /// BertModel, RobertaModel and XLMRobertaModel of transformers, with the head that the model has: an encoder.
+    /// BertModel, RobertaModel, XLMRobertaModel and ModernBertModel of transformers, with the head that the model has:
+    /// an encoder.
     HfBert,
 }
 impl ExportFormat {

@@ -182,8 +182,8 @@ named! { RopeScaling:
     Llama3 = "llama3",
     Yarn = "yarn",
 }
-/// The classes of transformers that an encoder is imported from and exported to. They compute the same. The names of
-/// their weights and the first position differ.
+/// The classes of transformers that an encoder is imported from and exported to. The first three compute the same. The
+/// names of their weights and the first position differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EncoderClass {
@@ -193,6 +193,8 @@ pub enum EncoderClass {
     Roberta,
     /// XLMRobertaModel and its heads.
     XlmRoberta,
+    /// ModernBertModel and its heads: pre-norm, rotary positions, gated feed-forward blocks, a window in most layers.
+    Modernbert,
 }
 impl EncoderClass {
     pub(crate) fn as_raw(self) -> i32 {
@@ -200,12 +202,14 @@ impl EncoderClass {
             EncoderClass::Bert => sys::TRAFO_ENCODER_CLASS_BERT,
             EncoderClass::Roberta => sys::TRAFO_ENCODER_CLASS_ROBERTA,
             EncoderClass::XlmRoberta => sys::TRAFO_ENCODER_CLASS_XLM_ROBERTA,
+            EncoderClass::Modernbert => sys::TRAFO_ENCODER_CLASS_MODERNBERT,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_ENCODER_CLASS_ROBERTA => EncoderClass::Roberta,
             sys::TRAFO_ENCODER_CLASS_XLM_ROBERTA => EncoderClass::XlmRoberta,
+            sys::TRAFO_ENCODER_CLASS_MODERNBERT => EncoderClass::Modernbert,
             _ => EncoderClass::Bert,
         }
     }
@@ -214,6 +218,7 @@ named! { EncoderClass:
     Bert = "bert",
     Roberta = "roberta",
     XlmRoberta = "xlm-roberta" | "xlm_roberta",
+    Modernbert = "modernbert",
 }
 /// Layers on top of the hidden states of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -325,7 +330,7 @@ model_config! {
     /// Norm of a decoder-lm, or with `relative_buckets`; other encoder-decoders have layer norm. Default
     /// [`Norm::Layer`].
     norm: Norm = Norm::as_raw, Norm::from_raw;
-    /// Positions of a decoder-lm. Default [`Positions::Standard`].
+    /// Positions of a decoder-lm or of an encoder of the `encoder_class` modernbert. Default [`Positions::Standard`].
     positions: Positions = Positions::as_raw, Positions::from_raw;
     /// Whether an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and
     /// the lowest frequency is 1/10000. Default false.
@@ -333,7 +338,8 @@ model_config! {
     /// Whether both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their
     /// positions, as in mBART. Default false.
     learned_positions: bool = i32::from, from_flag;
-    /// Feed-forward blocks of a decoder-lm, or with `relative_buckets`. Default [`FeedForward::Plain`].
+    /// Feed-forward blocks of a decoder-lm or an encoder (modernbert), or with `relative_buckets`. Default
+    /// [`FeedForward::Plain`].
     ffn: FeedForward = FeedForward::as_raw, FeedForward::from_raw;
     /// Whether all linear layers have biases. A model with RMS norm may have `qkv_biases`, `attention_output_bias` and
     /// `ffn_biases` instead. Default true.
@@ -345,7 +351,7 @@ model_config! {
     /// Whether the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep
     /// models begin better. Default false.
     depth_scaled_init: bool = i32::from, from_flag;
-    /// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
+    /// Whether the output layer has a bias, in a model with biases or an encoder. GPT-2 has none. Default true.
     output_bias: bool = i32::from, from_flag;
     /// Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may. Default
     /// 0: width / heads.
@@ -407,14 +413,15 @@ model_config! {
     /// The logits of a decoder-lm are divided by it (Granite), or with `relative_buckets` (T5: the root of `width`).
     /// The last hidden states are divided, too. Default 1.
     logits_divisor: f64 = same, same;
-    /// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. Default 0: all
-    /// before it.
+    /// Tokens that a token of a decoder-lm attends to at most, itself included, as in Mistral 7B v0.1. In an encoder it
+    /// attends to as many on either side (ModernBERT: 65). Default 0: all.
     sliding_window: usize = to_count, from_i64;
     /// The layers whose number, from 1, is a multiple of it attend to all tokens before, without `sliding_window`
-    /// (Gemma 2: 2, Gemma 3: 6). Default 0: all layers have the window.
+    /// (Gemma 2: 2, Gemma 3: 6). In an encoder the first layer and every such one after it do (ModernBERT: 3). Default
+    /// 0: all layers have the window.
     full_attention_interval: usize = to_count, from_i64;
     /// Base of the angles of rotary positions in the layers with `sliding_window`, where `rope_factor` does not divide
-    /// them (Gemma 3). Default 0: the angles of the other layers.
+    /// them (Gemma 3, ModernBERT). Default 0: the angles of the other layers.
     rope_local_theta: f64 = same, same;
     /// A scaled score s of attention in a decoder-lm becomes c tanh(s / c), c being the number (Gemma 2: 50). Default
     /// 0: none.
@@ -439,6 +446,9 @@ model_config! {
     encoder_class: EncoderClass = EncoderClass::as_raw, EncoderClass::from_raw;
     /// Head of an encoder. Default [`EncoderHead::None`].
     encoder_head: EncoderHead = EncoderHead::as_raw, EncoderHead::from_raw;
+    /// Vector of a text that the head of an encoder of the `encoder_class` modernbert for texts reads. Default
+    /// [`Pooling::First`].
+    classifier_pooling: Pooling = Pooling::as_raw, Pooling::from_raw;
     /// Labels of an encoder with a head for texts or tokens. Default 0.
     labels: usize = to_count, from_i64;
     /// Rows of the table of token types of an encoder. The first row is added to the embeddings of a text, the second
@@ -447,7 +457,7 @@ model_config! {
     /// Dropout of the vectors that the classifier of an encoder reads. Default 0.
     classifier_dropout: f64 = same, same;
     /// Whether an encoder without head keeps the pooler, a linear layer of BertModel, which hidden states and
-    /// embeddings do not go through. A head for texts always has one. Default false.
+    /// embeddings do not go through. A head for texts always has one, but in ModernBERT. Default false.
     pooler: bool = i32::from, from_flag;
     /// Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p /
     /// `rope_original_positions`)), c being the number (Ministral 3: 0.1). Default 0: none.
