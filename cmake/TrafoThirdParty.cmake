@@ -6,6 +6,9 @@ if(NOT EXISTS ${TRAFO_THIRD_PARTY}/complete)
 endif()
 # Their warnings are for their authors. -O3 takes a third more time here and makes nothing faster that a program waits for.
 set(TRAFO_THIRD_PARTY_OPTIONS -w -ffunction-sections $<$<CONFIG:Release>:-O2>)
+if(EMSCRIPTEN)
+  set(TRAFO_THIRD_PARTY_OPTIONS -w)
+endif()
 
 # SentencePiece in three files: its 50 take four times as long one by one, for they all parse the same headers.
 set(folder ${PROJECT_BINARY_DIR}/trafo_third_party)

@@ -13,15 +13,17 @@
 namespace trafo::capi {
 namespace {
 
-constexpr size_t kShards = 16;  // 2^4
+constexpr int kShardBits = 4;
+constexpr size_t kShards = size_t{1} << kShardBits;
 
 // Multiplicative hashing (Knuth, TAOCP 3, 6.4): the upper bits depend on the whole value.
 constexpr uint64_t spread(uint64_t value) {
   return value * 0x9E37'79B9'7F4A'7C15;
 }
 
-// A shard gives out numbers below this. With the shard in the lowest bits they have 55 bits.
-constexpr uint64_t kLastNumber = uint64_t{1} << 51;
+// A shard gives out numbers below this. With the shard in the lowest bits they have all the bits of
+// a handle's number.
+constexpr uint64_t kLastNumber = uint64_t{1} << (kHandleNumberBits - kShardBits);
 
 // How many forks lie between the process that loaded the library and this one.
 std::atomic<uint32_t> forks{0};
@@ -52,8 +54,8 @@ std::array<Shard, kShards>& shards() {
   static auto* all = [] {
     auto* made = new std::array<Shard, kShards>;
     // Two copies of the library must not give out the same number. Each begins at its own address,
-    // spread over 50 bits.
-    const uint64_t first = spread(reinterpret_cast<uintptr_t>(made)) >> 14;
+    // spread over 50 bits. A program in WebAssembly has one.
+    const uint64_t first = kWideHandles ? spread(reinterpret_cast<uintptr_t>(made)) >> 14 : 0;
     for (Shard& shard : *made) shard.next_number = first + 1;
     return made;
   }();

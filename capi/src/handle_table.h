@@ -30,15 +30,17 @@ enum class HandleKind : uint32_t {
   generator,  // an object again: numbers stay as they are
 };
 
-static_assert(sizeof(void*) == sizeof(uint64_t), "handles are 64-bit numbers");
-
 // Bits 63 and 55 are set and bits 62 to 56 are clear, which leaves 55 bits for the number. On
 // x86-64 an address with different bits 63 and 62 is not canonical, with 48 and with 57 address
-// bits. On AArch64 bit 55 selects the kernel's half; the byte above it may be a tag.
-inline constexpr uint64_t kHandlePattern = 0x8080'0000'0000'0000;
+// bits. On AArch64 bit 55 selects the kernel's half; the byte above it may be a tag. WebAssembly
+// has addresses of 32 bits: bit 31 is set, above the memory of a program, and 31 bits are left.
+inline constexpr bool kWideHandles = sizeof(void*) == sizeof(uint64_t);
+inline constexpr int kHandleNumberBits = kWideHandles ? 55 : 31;
+inline constexpr auto kHandlePattern =
+    static_cast<uintptr_t>(kWideHandles ? 0x8080'0000'0000'0000 : 0x8000'0000);
 
 inline void* to_handle(uint64_t number) noexcept {
-  return reinterpret_cast<void*>(kHandlePattern | number);
+  return reinterpret_cast<void*>(kHandlePattern | static_cast<uintptr_t>(number));
 }
 
 // Adds an object and returns its handle. The number is never 0, and differs from the numbers of

@@ -77,7 +77,7 @@ trafo_error* trafo_shortlist_save(const trafo_shortlist* shortlist, const char* 
     text.imbue(std::locale::classic());
     text.exceptions(std::ios::badbit);
     list.table.write(text, list.tokenizer);
-    write_file_atomically(file, text.view());
+    write_file_atomically(file, text.str());
   });
 }
 

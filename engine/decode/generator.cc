@@ -478,7 +478,7 @@ std::vector<int32_t> best_tokens(Context& context, const Tensor& logits,
                                  std::span<const int32_t> ends, std::span<const int32_t> banned) {
   const bool may_end = std::ranges::all_of(places, &Sampler::Place::may_end);
   const int64_t k =
-      std::min(1 + (may_end ? 0 : std::ssize(ends)), logits.dim(1) - std::ssize(banned));
+      std::min<int64_t>(1 + (may_end ? 0 : std::ssize(ends)), logits.dim(1) - std::ssize(banned));
   const ops::TopK top = ops::top_k(context, logits, k, banned);
   const std::vector<int32_t> ids = context.values<int32_t>(top.ids);
   const std::vector<double> values = to_doubles(context, top.log_probabilities);

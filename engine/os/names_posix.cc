@@ -19,6 +19,15 @@ int rename_replacing(PathRef from, PathRef to) noexcept {
   return ::rename(c_str(from), c_str(to));
 }
 
+#ifdef __EMSCRIPTEN__
+// Its file systems have no such call and no hard links. A page is the only process there.
+int rename_new(PathRef from, PathRef to) noexcept {
+  struct stat found;
+  if (::lstat(c_str(to), &found) != 0) return ::rename(c_str(from), c_str(to));
+  errno = EEXIST;
+  return -1;
+}
+#else
 int rename_new(PathRef from, PathRef to) noexcept {
   if (::renameat2(AT_FDCWD, c_str(from), AT_FDCWD, c_str(to), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS) return -1;
@@ -29,6 +38,7 @@ int rename_new(PathRef from, PathRef to) noexcept {
   }
   return ::unlink(c_str(from));
 }
+#endif
 
 int remove_file(PathRef path) noexcept {
   return ::unlink(c_str(path));
@@ -65,7 +75,8 @@ int remove_entry(int directory, const char* name) noexcept {
   alignas(struct dirent64) char entries[2048];  // one on the stack for each level
   int result = 0;
   while (result == 0) {
-    const ssize_t bytes = ::getdents64(fd, entries, sizeof entries);
+    const ssize_t bytes =
+        ::getdents64(fd, reinterpret_cast<struct dirent64*>(entries), sizeof entries);
     if (bytes <= 0) {
       result = bytes == 0 ? 0 : -1;
       break;

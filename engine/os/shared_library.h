@@ -13,7 +13,7 @@
 namespace trafo::os {
 
 // False where the build makes no plugins of Trafo (CUDA, MPI, TCP).
-#ifdef _WIN32
+#if defined(_WIN32) || defined(__EMSCRIPTEN__)
 inline constexpr bool kHasPlugins = false;
 #else
 inline constexpr bool kHasPlugins = true;

@@ -22,7 +22,8 @@ namespace {
 
 // Tile: kPanelRows rows by two vectors. 28 of 32 registers accumulate with AVX-512 (and NEON), 12
 // of 16 otherwise; the rest holds two vectors of B and one broadcast element of A.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_WASM || \
+    HWY_TARGET == HWY_EMU128
 inline constexpr int kPanelRows = 6;
 #else
 inline constexpr int kPanelRows = 14;

@@ -185,7 +185,7 @@ void TokenText::add(Cut& cut, std::span<const int32_t> ids) {
       end_row(cut, true);
       continue;
     }
-    int64_t run = std::min(std::ssize(ids), kTokenRow - std::ssize(cut.ids));
+    int64_t run = std::min<int64_t>(std::ssize(ids), kTokenRow - std::ssize(cut.ids));
     const auto end = cut.document_end < 0 ? ids.begin() + run
                                           : std::find(ids.begin(), ids.begin() + run,
                                                       static_cast<int32_t>(cut.document_end));

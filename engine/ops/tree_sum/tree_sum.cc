@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kTreeSumOrigin = "tree_sum";
 constexpr size_t kWordsOfATerm = sizeof(TreeTerm) / sizeof(int32_t);
-static_assert(sizeof(TreeTerm) == 16);
+static_assert(sizeof(TreeTerm) == sizeof(void*) + 2 * sizeof(int32_t));  // no padding
 
 // The most sums that are on the stack at once.
 int64_t depth_of(std::span<const TreeTerm> terms, DType dtype) {

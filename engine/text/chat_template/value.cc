@@ -309,7 +309,7 @@ std::partial_ordering compare(const Value& a, const Value& b, Budget& budget) {
   if (read_number(a, x) && read_number(b, y)) return compare_numbers(x, y);
   if (a.text() && b.text()) {
     budget.spend_bytes(std::min(a.text()->size(), b.text()->size()));
-    return *a.text() <=> *b.text();
+    return a.text()->compare(*b.text()) <=> 0;
   }
   if (a.list() && b.list() && a.list()->is_plain() && a.list()->kind == b.list()->kind) {
     const auto &left = a.list()->items, &right = b.list()->items;

@@ -18,7 +18,8 @@ class CodePointSet {
   static constexpr char32_t kLast = 0x10ffff;
 
   CodePointSet() = default;
-  CodePointSet(std::initializer_list<Range> ranges) : CodePointSet(std::span(ranges)) {}
+  CodePointSet(std::initializer_list<Range> ranges)
+      : CodePointSet(std::span<const Range>(ranges.begin(), ranges.size())) {}
   explicit CodePointSet(std::span<const Range> ranges);  // in any order
 
   const std::vector<Range>& ranges() const { return ranges_; }

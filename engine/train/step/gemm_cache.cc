@@ -77,9 +77,9 @@ GemmCache decode_gemm_cache(std::string_view text, const std::filesystem::path& 
   intact(text.starts_with(kTitle), "is no GEMM cache of this version");
   intact(is_sealed(text, kTitle.size()), "is damaged: its checksum does not fit");
   const auto next_line = [&text] {
-    const auto end = std::find(text.begin(), text.end(), '\n');
-    const std::string_view line(text.begin(), end);
-    text = std::string_view(end == text.end() ? end : end + 1, text.end());
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
     return line;
   };
   next_line();
