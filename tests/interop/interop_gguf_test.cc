@@ -394,7 +394,9 @@ TEST_F(GgufByteBpeTest, ItsPatternHasAName) {
   steps[0]["behavior"] = "Removed";
   steps[0]["invert"] = true;
   EXPECT_EQ(pre_of(json, "inverted"), "llama-bpe");
+  // Merges make every token, so that it is the same with and without them.
   json["model"]["ignore_merges"] = false;
+  EXPECT_EQ(pre_of(json, "falcon3"), "llama-bpe");
   std::string pattern = kLlama3;
   pattern.replace(pattern.find("{1,3}"), 5, "");
   steps[0]["pattern"]["Regex"] = pattern;
@@ -423,8 +425,17 @@ TEST_F(GgufByteBpeTest, WhatLlamaCppReadsOtherwiseIsRefused) {
   refused_with(unnamed, [&](FileJson& json) { step(json, 0)["behavior"] = "MergedWithNext"; });
   refused_with(unnamed, [&](FileJson& json) { step(json, 1)["add_prefix_space"] = true; });
   refused_with(unnamed, [&](FileJson& json) { step(json, 1)["use_regex"] = true; });
-  refused_with("the pattern llama-bpe and model: ignore_merges false",
-               [](FileJson& json) { json["model"]["ignore_merges"] = false; });
+  refused_with("llama-bpe and model: ignore_merges false, whose merges do not make the token 'zz'",
+               [](FileJson& json) {
+                 json["model"]["ignore_merges"] = false;
+                 json["model"]["vocab"]["zz"] = 291;
+               });
+  refused_with("the pattern gpt-2 and model: ignore_merges true, whose merges do not make",
+               [&](FileJson& json) {
+                 json["pre_tokenizer"]["pretokenizers"].erase(0);
+                 step(json, 0)["use_regex"] = true;
+                 json["model"]["vocab"]["zz"] = 291;
+               });
   refused_with("normalizer: NFKC", [](FileJson& json) { json["normalizer"] = {{"type", "NFKC"}}; });
   for (const char* key : {"lstrip", "rstrip", "single_word"})
     refused_with(key, [&](FileJson& json) { json["added_tokens"][0][key] = true; });
