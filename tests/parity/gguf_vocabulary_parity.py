@@ -28,6 +28,8 @@ import tokenizer_parity  # noqa: E402
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "xllamacpp==2026.10.11549"]
 FAMILIES = {"llama3": "Llama", "qwen2_5": "Qwen2", "qwen3": "Qwen3", "deepseek_v3": "Llama", "gpt35turbo": "Llama"}
+SETTINGS = {"llama3": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                          "original_max_position_embeddings": 32}}}
 REFUSED = {"claude": "NFKC", "gpt4o": "none of the patterns"}
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 LONGEST = 12
@@ -84,7 +86,7 @@ class Server:
 
 
 def export(name, file, program, folder):
-    tokenizer, _ = frame_parity.directory(folder / name, file, FAMILIES.get(name, "Llama"))
+    tokenizer, _ = frame_parity.directory(folder / name, file, FAMILIES.get(name, "Llama"), **SETTINGS.get(name, {}))
     run, gguf = folder / (name + "-run"), folder / (name + "-gguf")
     subprocess.run([program, "import", "--from", folder / name, "-o", run, "--quiet"], check=True)
     done = subprocess.run([program, "export", "-m", run, "--to", "gguf", "--weights", "float32", "-o", gguf, "--quiet"],
