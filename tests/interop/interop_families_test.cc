@@ -27,6 +27,7 @@ TEST_F(ImportTest, Qwen3) {
   edit_config(directory, [](FileJson& json) {
     EXPECT_EQ(json["model_type"], "qwen3");
     EXPECT_EQ(json["architectures"][0], "Qwen3ForCausalLM");
+    EXPECT_EQ(json["transformers_version"], "4.57.3");  // before which a tokenizer may be doubted
     EXPECT_EQ(json["attention_bias"], true);
     EXPECT_FALSE(json.contains("mlp_bias"));
     json["layer_types"] = {"full_attention", "full_attention"};

@@ -240,6 +240,31 @@ TEST_F(GgufTest, TypesOfTensors) {
   }
 }
 
+TEST_F(GgufTest, PositionsOfLlama3AreDivisors) {
+  ModelConfig config = gguf_config(1, true);
+  config.rope_factor = 8;
+  config.rope_original_positions = 32;
+  config.rope_low_turns = 1;
+  config.rope_high_turns = 4;
+  EXPECT_EQ(gguf(*model_of(config), ExportWeights::float32, "llama3"), 0);
+  GgufReader in = reader("llama3");
+  EXPECT_EQ(in.tensors().back().name, "rope_freqs.weight");
+  const std::vector<std::byte> bytes = in.data(in.tensors().size() - 1);
+  std::vector<float> divisors(bytes.size() / sizeof(float));
+  std::memcpy(divisors.data(), bytes.data(), bytes.size());
+  // Pairs turn 5.1, 1.6, 0.5, .. times in 32 positions: kept, between, and divided.
+  ASSERT_EQ(divisors.size(), 8u);
+  EXPECT_EQ(divisors[0], 1);
+  const double turns = 32 * std::pow(1e4, -0.125) / (2 * std::numbers::pi), kept = (turns - 1) / 3;
+  EXPECT_NEAR(divisors[1], 1 / ((1 - kept) / 8 + kept), 1e-5);
+  for (size_t i = 2; i < 8; ++i) EXPECT_FLOAT_EQ(divisors[i], 8) << i;
+  const auto known = [](const auto& pair) { return pair.first == "llama.rope.scaling.type"; };
+  EXPECT_TRUE(std::none_of(in.pairs().begin(), in.pairs().end(), known));
+  fs::remove_all(path("llama3"));
+  config.qk_norm = QkNorm::head;  // of a qwen3, llama.cpp reads no such tensor
+  gguf_refused(config, ExportWeights::float32, "scaled rotary positions (rope_factor)");
+}
+
 // Row i of the first half of a head is row 2i there, row i of the second half row 2i + 1.
 TEST_F(GgufTest, RowsOfQueriesAndKeysAreInterleaved) {
   const auto model = model_of(gguf_config(1, true));  // 2 heads of 16 rows, 1 of keys
@@ -394,7 +419,9 @@ TEST_F(GgufByteBpeTest, ItsPatternHasAName) {
   steps[0]["behavior"] = "Removed";
   steps[0]["invert"] = true;
   EXPECT_EQ(pre_of(json, "inverted"), "llama-bpe");
+  // Merges make every token, so that it is the same with and without them.
   json["model"]["ignore_merges"] = false;
+  EXPECT_EQ(pre_of(json, "falcon3"), "llama-bpe");
   std::string pattern = kLlama3;
   pattern.replace(pattern.find("{1,3}"), 5, "");
   steps[0]["pattern"]["Regex"] = pattern;
@@ -423,8 +450,17 @@ TEST_F(GgufByteBpeTest, WhatLlamaCppReadsOtherwiseIsRefused) {
   refused_with(unnamed, [&](FileJson& json) { step(json, 0)["behavior"] = "MergedWithNext"; });
   refused_with(unnamed, [&](FileJson& json) { step(json, 1)["add_prefix_space"] = true; });
   refused_with(unnamed, [&](FileJson& json) { step(json, 1)["use_regex"] = true; });
-  refused_with("the pattern llama-bpe and model: ignore_merges false",
-               [](FileJson& json) { json["model"]["ignore_merges"] = false; });
+  refused_with("llama-bpe and model: ignore_merges false, whose merges do not make the token 'zz'",
+               [](FileJson& json) {
+                 json["model"]["ignore_merges"] = false;
+                 json["model"]["vocab"]["zz"] = 291;
+               });
+  refused_with("the pattern gpt-2 and model: ignore_merges true, whose merges do not make",
+               [&](FileJson& json) {
+                 json["pre_tokenizer"]["pretokenizers"].erase(0);
+                 step(json, 0)["use_regex"] = true;
+                 json["model"]["vocab"]["zz"] = 291;
+               });
   refused_with("normalizer: NFKC", [](FileJson& json) { json["normalizer"] = {{"type", "NFKC"}}; });
   for (const char* key : {"lstrip", "rstrip", "single_word"})
     refused_with(key, [&](FileJson& json) { json["added_tokens"][0][key] = true; });

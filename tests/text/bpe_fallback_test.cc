@@ -30,6 +30,27 @@ Tokenizer load_fallback(const Json& file) {
   return Tokenizer::from_bytes(file.dump(), "tokenizer.json", bpe_end());
 }
 
+// The model of the file without a token.
+Json without_token(const char* token) {
+  Json model = *fallback_file("fallback").find("model");
+  Json::Object vocabulary;
+  for (const Json::Member& each : *model.find("vocab")->as<Json::Object>())
+    if (each.key != token) vocabulary.push_back(each);
+  model["vocab"] = std::move(vocabulary);
+  return model;
+}
+
+// As the tab of Gemma 2.
+TEST(BpeFallback, ACharacterWithATokenNeedsNoByte) {
+  const Tokenizer whole = load_fallback(fallback_file("fallback"));
+  const Tokenizer tokenizer =
+      load_fallback(fallback_file("fallback", {{"model", without_token("<0x61>")}}));
+  EXPECT_EQ(tokenizer.id("<0x61>"), tokenizer.unk_id());
+  const TokenIds ids = tokenizer.encode("the a");
+  EXPECT_EQ(ids, whole.encode("the a"));
+  EXPECT_EQ(tokenizer.decode(ids), "the a");
+}
+
 TEST(BpeFallback, IsAVocabularyLikeTheOthers) {
   const Json file = fallback_file("fallback");
   const Tokenizer tokenizer = load_fallback(file);
@@ -143,11 +164,6 @@ TEST(BpeFallback, RefusesFilesByTheirKey) {
   const auto token = [](Json id, Json content, Json special) {
     return Json(Json::List{added_token(std::move(id), std::move(content), std::move(special))});
   };
-  Json without_byte = *fallback_file("fallback").find("model");
-  Json::Object vocabulary;
-  for (const Json::Member& each : *without_byte.find("vocab")->as<Json::Object>())
-    if (each.key != "<0x41>") vocabulary.push_back(each);
-  without_byte["vocab"] = vocabulary;
   const struct {
     ErrorCode code;
     const char* why;
@@ -161,7 +177,7 @@ TEST(BpeFallback, RefusesFilesByTheirKey) {
       {unsupported, "byte_fallback is not true", "normalizer", type("Precompiled")},
       {corrupt_file, "model: byte_fallback: it is not true or false", "model: byte_fallback", 1},
       {unsupported, "model: byte_fallback: it is true, and vocab has no <0x41>", "model",
-       without_byte},
+       without_token("<0x41>")},
       {corrupt_file, "model: unk_token: vocab has no '<none>'", "model: unk_token", "<none>"},
       {corrupt_file, "model: unk_token: it is not a text", "model: unk_token", 3},
       {unsupported, "model: continuing_subword_prefix: '##'", "model: continuing_subword_prefix",

@@ -29,6 +29,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGgufFormat = "GGUF";
 constexpr const char* kFile = "model.gguf";
+// Numbers by which llama.cpp divides the angle of each pair of a head: the positions of Llama 3.
+constexpr const char* kRopeDivisors = "rope_freqs.weight";
 
 // In the order of the forms of gguf_expressible().
 struct GgufArchitecture {
@@ -43,7 +45,7 @@ constexpr double kGemmaLocalTheta = 1e4;
 // Of Gemma 2: always both soft caps, no output matrix, and for 46 layers another factor of scores.
 constexpr int64_t kGemma2Interval = 2, kGemma2WideLayers = 46;
 constexpr GgufArchitecture kArchitectures[] = {
-    {"llama", true, {.rope_scaling = "none yarn"}},
+    {"llama", true, {.rope_scaling = "none yarn llama3"}},
     {"qwen2", false, {.biases = "qkv", .rope_scaling = "none yarn"}},
     {"qwen3",
      false,
@@ -215,6 +217,24 @@ std::vector<float> decoded(const GgufTensor& tensor, const std::vector<std::byte
   return {values, values + bytes.size() / sizeof(float)};
 }
 
+// Empty: no angle is divided, or the metadata say by how much.
+std::vector<float> rope_divisors(const ModelSpec& spec) {
+  const AttentionSpec& attention = spec.decoder.attention;
+  const RotaryAngles& angles = *attention.rotary;
+  if (angles.scaling != RopeScaling::llama3 || angles.factor == 1 || angles.original_positions == 0)
+    return {};
+  const RotaryAngles plain{.theta = angles.theta};
+  std::vector<float> divisors;
+  for (int64_t pair = 0; pair < attention.head_dim / 2; ++pair)
+    divisors.push_back(static_cast<float>(plain.of_pair(pair, attention.head_dim) /
+                                          angles.of_pair(pair, attention.head_dim)));
+  return divisors;
+}
+
+GgufTensor divisors_tensor(const std::vector<float>& divisors) {
+  return {kRopeDivisors, {static_cast<int64_t>(divisors.size())}, GgufType::f32};
+}
+
 void check_widths(const StackSpec& decoder, ExportWeights weights) {
   if (weights != ExportWeights::q8_0 && weights != ExportWeights::q4_0) return;
   constexpr int64_t kBlockValues = formats::kQ8_0.group;
@@ -266,7 +286,8 @@ GgufPairs pairs_of(const ModelSpec& spec, const ExportVocabulary& vocabulary,
     add_own("rope.scaling.original_context_length", number(angles.original_positions));
   }
   if (attention.window > 0) add_own("attention.sliding_window", number(attention.window));
-  if (angles.scaling != RopeScaling::yarn && angles.factor != 1) {
+  if (angles.scaling == RopeScaling::llama3 && angles.factor != 1 &&
+      angles.original_positions == 0) {
     add_own("rope.scaling.type", "linear");
     add_own("rope.scaling.factor", static_cast<float>(angles.factor));
   }
@@ -411,8 +432,11 @@ void write_gguf(const HostModel& host, const ExportVocabulary& vocabulary, Expor
   const std::vector<Placed> placed = tensors_of(host, weights);
   std::vector<GgufTensor> tensors;
   for (const Placed& each : placed) tensors.push_back(each.stored);
+  const std::vector<float> divisors = rope_divisors(host.spec());
+  if (!divisors.empty()) tensors.push_back(divisors_tensor(divisors));
   size_t next = 0;
   write_gguf_file(directory / kFile, pairs, tensors, [&](const GgufTensor& tensor) {
+    if (next == placed.size()) return encoded(tensor, divisors);
     const Placed& each = placed[next++];
     return encoded(tensor, reordered(gather(host.parameters(), each.ours), each, false));
   });
@@ -426,8 +450,22 @@ HostModel read_back_gguf(const HostModel& host, const ExportVocabulary& vocabula
   };
   check(in.pairs() == pairs_of(host.spec(), vocabulary, weights), "the metadata are others");
   const std::vector<Placed> placed = tensors_of(host, weights);
-  check(in.tensors().size() == placed.size(), "another number of tensors");
-  HostModel again = make_host_model(described_by(in));
+  const std::vector<float> divisors = rope_divisors(host.spec());
+  check(in.tensors().size() == placed.size() + (divisors.empty() ? 0 : 1),
+        "another number of tensors");
+  ModelConfig config = described_by(in);
+  if (!divisors.empty()) {
+    const GgufTensor tensor = divisors_tensor(divisors);
+    check(in.tensors().back() == tensor && decoded(tensor, in.data(placed.size())) == divisors,
+          kRopeDivisors, " is another tensor");
+    // The file has no other trace of the numbers that these are made of.
+    const ModelConfig& ours = host.config();
+    config.rope_factor = ours.rope_factor;
+    config.rope_original_positions = ours.rope_original_positions;
+    config.rope_low_turns = ours.rope_low_turns;
+    config.rope_high_turns = ours.rope_high_turns;
+  }
+  HostModel again = make_host_model(config);
   for (size_t i = 0; i < placed.size(); ++i) {
     const Placed& each = placed[i];
     check(in.tensors()[i] == each.stored, each.stored.name, " is another tensor");

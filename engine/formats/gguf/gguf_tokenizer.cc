@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/core/strings/quote.h"
+#include "engine/core/strings/utf8.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/text/tokenizer/byte_bpe/json_part.h"
+#include "engine/text/tokenizer/byte_bpe/merges.h"
 #include "engine/text/tokenizer/byte_bpe/pre_tokenizer.h"
 #include "engine/text/tokenizer/tokenizer_json_text.h"
 
@@ -68,7 +71,44 @@ std::string_view step_text(const JsonPart& step) {
   return regex->text();
 }
 
-const KnownPattern& pattern_of(const JsonPart& file) {
+// Whether a text is never a word: in every known pattern, a word with a letter ends with one.
+bool is_never_word(std::string_view text) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return std::any_of(text.begin(), text.end(), is_letter) &&
+         static_cast<unsigned char>(text.back()) < 0x80 && !is_letter(text.back());
+}
+
+// Whether merges make the token `entry` of its bytes, or it is never looked for.
+bool is_made(const SubwordTable& vocabulary, const Merges& merges, size_t entry) {
+  const std::string_view text = vocabulary.text(entry);
+  std::vector<int32_t> parts;
+  for (size_t at = 0, begin = 0; at < text.size(); begin = at) {
+    next_code_point(text, at);
+    const uint32_t part = vocabulary.find(text.substr(begin, at - begin));
+    if (part == SubwordTable::kNone) return is_never_word(text);
+    parts.push_back(static_cast<int32_t>(part));
+  }
+  merges.apply(parts);
+  return (parts.size() == 1 && parts.front() == static_cast<int32_t>(entry)) || is_never_word(text);
+}
+
+// llama.cpp takes a word that is a token as it is, or merges its bytes, as the pattern has it. It
+// is the same for a vocabulary whose merges make every token.
+void check_ignore_merges(const TokenizerText& text, bool ignores, const KnownPattern& known) {
+  if (ignores == known.ignore_merges) return;
+  Merges merges(text.merges.size());
+  for (const Merge& merge : text.merges)
+    merges.add(static_cast<int32_t>(merge.left), static_cast<int32_t>(merge.right),
+               static_cast<int32_t>(merge.result));
+  for (size_t i = 0; i < text.vocabulary.size(); ++i)
+    if (!is_made(text.vocabulary, merges, i))
+      cannot_express(
+          kFormat, concat("a vocabulary with the pattern ", known.pre, " and model: ignore_merges ",
+                          ignores ? "true" : "false", ", whose merges do not make the token ",
+                          quote(text.vocabulary.text(i))));
+}
+
+const KnownPattern& pattern_of(const JsonPart& file, const TokenizerText& text) {
   const JsonPart part = file.at("pre_tokenizer");
   std::vector<std::string_view> steps;
   for (const JsonPart& step : part.steps("pretokenizers")) steps.push_back(step_text(step));
@@ -86,10 +126,7 @@ const KnownPattern& pattern_of(const JsonPart& file) {
                    concat("a vocabulary whose ", part.path(),
                           " is none of the patterns that have a name there (", names, ")"));
   }
-  if (file.at("model").flag("ignore_merges", false) != found->ignore_merges)
-    cannot_express(
-        kFormat, concat("a vocabulary with the pattern ", found->pre, " and model: ignore_merges ",
-                        found->ignore_merges ? "false" : "true"));
+  check_ignore_merges(text, file.at("model").flag("ignore_merges", false), *found);
   if (const auto normalizer = file.find("normalizer"))
     for (const JsonPart& step : normalizer->steps("normalizers"))
       if (step.type() != "NFC")
@@ -104,7 +141,7 @@ GgufPairs byte_bpe_pairs(const Tokenizer& tokenizer) {
   const SubwordTable& vocabulary = text.vocabulary;
   GgufPairs pairs;
   add(pairs, "model", "gpt2");
-  add(pairs, "pre", pattern_of(file).pre);
+  add(pairs, "pre", pattern_of(file, text).pre);
   std::vector<std::string> tokens;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) tokens.push_back(tokenizer.token(id));
   std::vector<int32_t> types(tokens.size(), kUnused);

@@ -35,7 +35,7 @@ Json gpt2_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
   put_special_ids(vocabulary.tokens, json);
-  json["torch_dtype"] = "float32";
+  put_type_and_version(json);
   return json;
 }
 

@@ -45,6 +45,11 @@ void put_special_ids(const VocabularyTokens& tokens, Json& json) {
   json["pad_token_id"] = special.pad < 0 ? special.eos : special.pad;
 }
 
+void put_type_and_version(Json& json) {
+  json["torch_dtype"] = "float32";
+  json["transformers_version"] = "4.57.3";
+}
+
 Json never_generated(const SpecialTokens& tokens) {
   Json::List never;
   for (const int32_t id : {tokens.unk, tokens.bos, tokens.pad})

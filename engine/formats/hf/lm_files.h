@@ -9,6 +9,10 @@ namespace trafo::interop {
 
 // Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the vocabulary lacks become eos.
 void put_special_ids(const VocabularyTokens& tokens, Json& json);
+// Sets torch_dtype and transformers_version, the version whose form config.json has. Without one,
+// transformers 5.19 advises to set fix_mistral_regex for large vocabularies of every family, which
+// changes their ids.
+void put_type_and_version(Json& json);
 // The tokens that decoding here never generates.
 Json never_generated(const SpecialTokens& tokens);
 // Writes generation_config.json: the longest translation, and never_generated() as suppressed

@@ -103,14 +103,17 @@ void ByteBpeTokenizer::read_byte_tokens(const JsonPart& model, const SubwordTabl
     const char character = static_cast<char>(value);
     const std::string name = byte_name(static_cast<unsigned char>(value));
     const uint32_t entry = vocabulary.find(name);
-    if (entry == SubwordTable::kNone)
-      model.at("byte_fallback").refuse("it is true, and vocab has no ", name);
-    const uint32_t id = vocabulary.id(entry);
-    is_byte_[id] = true;
-    bytes_[id] = character;
     const uint32_t own =
         value < 0x80 ? vocabulary.find({&character, 1}) : uint32_t{SubwordTable::kNone};
-    byte_ids_[value] = static_cast<int32_t>(own == SubwordTable::kNone ? id : vocabulary.id(own));
+    // Gemma 1 and 2 have a token for the tab, and none for its byte.
+    if (entry == SubwordTable::kNone && own == SubwordTable::kNone)
+      model.at("byte_fallback").refuse("it is true, and vocab has no ", name);
+    if (entry != SubwordTable::kNone) {
+      is_byte_[vocabulary.id(entry)] = true;
+      bytes_[vocabulary.id(entry)] = character;
+    }
+    byte_ids_[value] =
+        static_cast<int32_t>(vocabulary.id(own == SubwordTable::kNone ? entry : own));
   }
   // The library decodes the digits A to F in either case, each as the byte.
   const auto is_digit = [](char c) {
