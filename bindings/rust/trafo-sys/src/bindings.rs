@@ -165,10 +165,12 @@ pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
 pub const TRAFO_SCHEDULE_INVERSE_SQRT: i32 = 3;
 pub const TRAFO_SCHEDULE_NOAM: i32 = 4;
+pub const TRAFO_SCHEDULE_RELATIVE_STEP: i32 = 5;
 pub const TRAFO_OPTIMIZER_ADAMW: i32 = 0;
 pub const TRAFO_OPTIMIZER_SGD: i32 = 1;
 pub const TRAFO_OPTIMIZER_MUON: i32 = 2;
 pub const TRAFO_OPTIMIZER_LION: i32 = 3;
+pub const TRAFO_OPTIMIZER_ADAFACTOR: i32 = 4;
 pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
 pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_OBJECTIVE_CROSS_ENTROPY: i32 = 0;
@@ -2363,6 +2365,8 @@ pub struct trafo_model_config {
     pub token_types: i64,
     #[doc = " Dropout of the vectors that the classifier of an encoder reads. Default 0."]
     pub classifier_dropout: f64,
+    #[doc = " Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p / rope_original_positions)), c\n being the number (Ministral 3: 0.1). Default 0: none."]
+    pub rope_query_growth: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2418,7 +2422,7 @@ pub struct trafo_model_config {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 464usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 472usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2498,58 +2502,60 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, token_types) - 344usize];
     ["Offset of field: trafo_model_config::classifier_dropout"]
         [::core::mem::offset_of!(trafo_model_config, classifier_dropout) - 352usize];
+    ["Offset of field: trafo_model_config::rope_query_growth"]
+        [::core::mem::offset_of!(trafo_model_config, rope_query_growth) - 360usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 360usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 368usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 364usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 372usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 368usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 376usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 372usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 380usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 376usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 384usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 380usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 388usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
-        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 384usize];
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 392usize];
     ["Offset of field: trafo_model_config::learned_positions"]
-        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 388usize];
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 396usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 392usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 400usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 396usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 404usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 400usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 408usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 404usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 412usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 408usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 416usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 412usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 420usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 416usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 424usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 420usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 428usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 424usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 432usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 428usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 436usize];
     ["Offset of field: trafo_model_config::sandwich_norm"]
-        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 432usize];
+        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 440usize];
     ["Offset of field: trafo_model_config::separate_output"]
-        [::core::mem::offset_of!(trafo_model_config, separate_output) - 436usize];
+        [::core::mem::offset_of!(trafo_model_config, separate_output) - 444usize];
     ["Offset of field: trafo_model_config::encoder_class"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 440usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 448usize];
     ["Offset of field: trafo_model_config::encoder_head"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 444usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 452usize];
     ["Offset of field: trafo_model_config::classifier_pooling"]
-        [::core::mem::offset_of!(trafo_model_config, classifier_pooling) - 448usize];
+        [::core::mem::offset_of!(trafo_model_config, classifier_pooling) - 456usize];
     ["Offset of field: trafo_model_config::pooler"]
-        [::core::mem::offset_of!(trafo_model_config, pooler) - 452usize];
+        [::core::mem::offset_of!(trafo_model_config, pooler) - 460usize];
     ["Offset of field: trafo_model_config::base_precision"]
-        [::core::mem::offset_of!(trafo_model_config, base_precision) - 456usize];
+        [::core::mem::offset_of!(trafo_model_config, base_precision) - 464usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 460usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 468usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -3108,6 +3114,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " A model of the same context that computes as `base` would with the adapter of such a directory: any number of adapters serve over one\n base, and a request chooses its model. The new model has its own adapter (on a CPU in float32 also laid out for decoding) and the\n classifier that comes with one; all other weights, quantized ones too, are the base's memory. It is prepared for inference like the base,\n which must be, and keeps the base's weights alive; both are freed in any order. The call hashes the base once, if the directory has the\n checksum of its base. Errors as of trafo_model_load_adapter. INVALID_ARGUMENT also: the base is not prepared for inference, or has an\n adapter. since 0.1"]
+    pub fn trafo_model_with_adapter(
+        base: *mut trafo_model,
+        directory: *const ::core::ffi::c_char,
+        directory_length: usize,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Writes the adapter to a directory that PEFT reads beside the exported base; an adapter in it is replaced. INVALID_ARGUMENT: there is no\n adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1"]
     pub fn trafo_model_save_adapter(
         model: *const trafo_model,
@@ -3251,6 +3267,14 @@ pub struct trafo_trainer_options {
     pub beta2: f64,
     #[doc = " The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than\n the default, with another optimizer. Default 1e-9."]
     pub epsilon: f64,
+    #[doc = " The mean squares of update t have the weight t^decay_rate in the second moments. Only the optimizer adafactor has it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default -0.8."]
+    pub decay_rate: f64,
+    #[doc = " Largest root mean square of the update of a parameter, before the learning rate. Only the optimizer adafactor has it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1."]
+    pub clip_threshold: f64,
+    #[doc = " Added to squares of gradients: the first of the two numbers of transformers' eps. Only the optimizer adafactor has it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1e-30."]
+    pub square_epsilon: f64,
+    #[doc = " Least root mean square of a parameter in scale_parameter: the second of the two numbers of eps. Only the optimizer\n adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.001."]
+    pub scale_epsilon: f64,
     #[doc = " Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of\n 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer\n works on exact weights, which files hold. 8 or 4. Default 0: no quantization."]
     pub quantize_bits: i64,
     #[doc = " LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et al., arXiv\n 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all\n layers. Default 0: none is skipped."]
@@ -3299,6 +3323,8 @@ pub struct trafo_trainer_options {
     pub nesterov: i32,
     #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of the two moments of every parameter. float64 models have float32. Only the\n optimizer adamw has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default\n TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
+    #[doc = " 1: the learning rate of a parameter is multiplied by its root mean square, at least scale_epsilon. Only the optimizer\n adafactor has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0."]
+    pub scale_parameter: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,
     #[doc = " 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear layers with at\n least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its weight. Scales are powers\n of two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;\n validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0."]
@@ -3309,6 +3335,8 @@ pub struct trafo_trainer_options {
     pub objective: i32,
     #[doc = " TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane\n is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64\n models. Default TRAFO_COMMUNICATION_FLOAT32."]
     pub communication_dtype: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
     #[doc = " Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted; long_lines may cut text\n without a source. Default 256."]
@@ -3346,7 +3374,7 @@ pub struct trafo_trainer_options {
     #[doc = " 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.\n Otherwise it is refused. Default 0."]
     pub restart_validation: i32,
     #[doc = " 0"]
-    pub reserved: i32,
+    pub reserved2: i32,
     #[doc = " Training is done after this many updates. Default 0: never."]
     pub after_updates: i64,
     #[doc = " Training is done after this many epochs. Default 0: never."]
@@ -3360,7 +3388,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved3: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -3384,11 +3412,11 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved4: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 544usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 584usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -3413,140 +3441,152 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, beta2) - 72usize];
     ["Offset of field: trafo_trainer_options::epsilon"]
         [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 80usize];
+    ["Offset of field: trafo_trainer_options::decay_rate"]
+        [::core::mem::offset_of!(trafo_trainer_options, decay_rate) - 88usize];
+    ["Offset of field: trafo_trainer_options::clip_threshold"]
+        [::core::mem::offset_of!(trafo_trainer_options, clip_threshold) - 96usize];
+    ["Offset of field: trafo_trainer_options::square_epsilon"]
+        [::core::mem::offset_of!(trafo_trainer_options, square_epsilon) - 104usize];
+    ["Offset of field: trafo_trainer_options::scale_epsilon"]
+        [::core::mem::offset_of!(trafo_trainer_options, scale_epsilon) - 112usize];
     ["Offset of field: trafo_trainer_options::quantize_bits"]
-        [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 88usize];
+        [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 120usize];
     ["Offset of field: trafo_trainer_options::layer_drop"]
-        [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 96usize];
+        [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 128usize];
     ["Offset of field: trafo_trainer_options::prune_sparsity"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_sparsity) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_sparsity) - 136usize];
     ["Offset of field: trafo_trainer_options::prune_start"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_start) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_start) - 144usize];
     ["Offset of field: trafo_trainer_options::prune_end"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_end) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_end) - 152usize];
     ["Offset of field: trafo_trainer_options::prune_every"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_every) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_every) - 160usize];
     ["Offset of field: trafo_trainer_options::teacher_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 168usize];
     ["Offset of field: trafo_trainer_options::teacher_temperature"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 176usize];
     ["Offset of field: trafo_trainer_options::mask_probability"]
-        [::core::mem::offset_of!(trafo_trainer_options, mask_probability) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, mask_probability) - 184usize];
     ["Offset of field: trafo_trainer_options::dpo_beta"]
-        [::core::mem::offset_of!(trafo_trainer_options, dpo_beta) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, dpo_beta) - 192usize];
     ["Offset of field: trafo_trainer_options::dpo_label_smoothing"]
-        [::core::mem::offset_of!(trafo_trainer_options, dpo_label_smoothing) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, dpo_label_smoothing) - 200usize];
     ["Offset of field: trafo_trainer_options::orpo_beta"]
-        [::core::mem::offset_of!(trafo_trainer_options, orpo_beta) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, orpo_beta) - 208usize];
     ["Offset of field: trafo_trainer_options::kto_beta"]
-        [::core::mem::offset_of!(trafo_trainer_options, kto_beta) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, kto_beta) - 216usize];
     ["Offset of field: trafo_trainer_options::kto_desirable_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, kto_desirable_weight) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, kto_desirable_weight) - 224usize];
     ["Offset of field: trafo_trainer_options::kto_undesirable_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, kto_undesirable_weight) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, kto_undesirable_weight) - 232usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 240usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 248usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 256usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 264usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 272usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 244usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 276usize];
     ["Offset of field: trafo_trainer_options::optimizer"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 280usize];
     ["Offset of field: trafo_trainer_options::nesterov"]
-        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 252usize];
+        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 284usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 288usize];
+    ["Offset of field: trafo_trainer_options::scale_parameter"]
+        [::core::mem::offset_of!(trafo_trainer_options, scale_parameter) - 292usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 260usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 296usize];
     ["Offset of field: trafo_trainer_options::fp8"]
-        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 300usize];
     ["Offset of field: trafo_trainer_options::keep_zeros"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 268usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 304usize];
     ["Offset of field: trafo_trainer_options::objective"]
-        [::core::mem::offset_of!(trafo_trainer_options, objective) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, objective) - 308usize];
     ["Offset of field: trafo_trainer_options::communication_dtype"]
-        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 276usize];
-    ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 280usize];
-    ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 288usize];
-    ["Offset of field: trafo_trainer_options::window_stride"]
-        [::core::mem::offset_of!(trafo_trainer_options, window_stride) - 296usize];
-    ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 304usize];
-    ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 312usize];
-    ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 320usize];
-    ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 328usize];
-    ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 336usize];
-    ["Offset of field: trafo_trainer_options::long_lines"]
-        [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 344usize];
-    ["Offset of field: trafo_trainer_options::chat_loss"]
-        [::core::mem::offset_of!(trafo_trainer_options, chat_loss) - 348usize];
-    ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 352usize];
-    ["Offset of field: trafo_trainer_options::begin_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 356usize];
-    ["Offset of field: trafo_trainer_options::end_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 360usize];
-    ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 364usize];
-    ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 368usize];
-    ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 372usize];
-    ["Offset of field: trafo_trainer_options::phase"]
-        [::core::mem::offset_of!(trafo_trainer_options, phase) - 376usize];
-    ["Offset of field: trafo_trainer_options::restart_validation"]
-        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 384usize];
+        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 312usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 388usize];
-    ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 392usize];
-    ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 400usize];
-    ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 408usize];
-    ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 416usize];
-    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 424usize];
-    ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 432usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 316usize];
+    ["Offset of field: trafo_trainer_options::batch_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 320usize];
+    ["Offset of field: trafo_trainer_options::max_length"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 328usize];
+    ["Offset of field: trafo_trainer_options::window_stride"]
+        [::core::mem::offset_of!(trafo_trainer_options, window_stride) - 336usize];
+    ["Offset of field: trafo_trainer_options::maxi_batch"]
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 344usize];
+    ["Offset of field: trafo_trainer_options::max_length_ratio"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 352usize];
+    ["Offset of field: trafo_trainer_options::source_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 360usize];
+    ["Offset of field: trafo_trainer_options::target_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 368usize];
+    ["Offset of field: trafo_trainer_options::memory_limit"]
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 376usize];
+    ["Offset of field: trafo_trainer_options::long_lines"]
+        [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 384usize];
+    ["Offset of field: trafo_trainer_options::chat_loss"]
+        [::core::mem::offset_of!(trafo_trainer_options, chat_loss) - 388usize];
+    ["Offset of field: trafo_trainer_options::drop_identical"]
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 392usize];
+    ["Offset of field: trafo_trainer_options::begin_source"]
+        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 396usize];
+    ["Offset of field: trafo_trainer_options::end_source"]
+        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 400usize];
+    ["Offset of field: trafo_trainer_options::batch_fit"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 404usize];
+    ["Offset of field: trafo_trainer_options::recompute"]
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 408usize];
+    ["Offset of field: trafo_trainer_options::autotune_gemm"]
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 412usize];
+    ["Offset of field: trafo_trainer_options::phase"]
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 416usize];
+    ["Offset of field: trafo_trainer_options::restart_validation"]
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 424usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 436usize];
-    ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 440usize];
-    ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 456usize];
-    ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 472usize];
-    ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 488usize];
-    ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 496usize];
-    ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 504usize];
-    ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 512usize];
-    ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 520usize];
-    ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 528usize];
-    ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 532usize];
-    ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 536usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 428usize];
+    ["Offset of field: trafo_trainer_options::after_updates"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 432usize];
+    ["Offset of field: trafo_trainer_options::after_epochs"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 440usize];
+    ["Offset of field: trafo_trainer_options::after_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 448usize];
+    ["Offset of field: trafo_trainer_options::early_stopping"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 456usize];
+    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 464usize];
+    ["Offset of field: trafo_trainer_options::early_stopping_on"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 472usize];
     ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 540usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 476usize];
+    ["Offset of field: trafo_trainer_options::valid_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 480usize];
+    ["Offset of field: trafo_trainer_options::save_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 496usize];
+    ["Offset of field: trafo_trainer_options::log_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 512usize];
+    ["Offset of field: trafo_trainer_options::log_first"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 528usize];
+    ["Offset of field: trafo_trainer_options::valid_beam"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 536usize];
+    ["Offset of field: trafo_trainer_options::valid_normalize"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 544usize];
+    ["Offset of field: trafo_trainer_options::keep_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 552usize];
+    ["Offset of field: trafo_trainer_options::average_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 560usize];
+    ["Offset of field: trafo_trainer_options::valid_metrics"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 568usize];
+    ["Offset of field: trafo_trainer_options::first_metric"]
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 572usize];
+    ["Offset of field: trafo_trainer_options::keep_best"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 576usize];
+    ["Offset of field: trafo_trainer_options::reserved4"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 580usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4508,13 +4548,15 @@ pub struct trafo_generation_options {
     #[doc = " Numbers that are added to the logits of tokens, each token once (OpenAI's logit_bias, which is -100 to 100). Default none."]
     pub logit_bias: *const trafo_token_bias,
     pub logit_bias_count: usize,
+    #[doc = " A JSON Schema in UTF-8: only texts of JSON values that it allows are generated, and then an end. The schema true allows\n every value. docs/guide/generating.md lists the keys that a schema may have; another one is INVALID_ARGUMENT, naming its\n path. Empty: any text. Default empty."]
+    pub json_schema: trafo_string_view,
     #[doc = " Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default\n 0."]
     pub alternatives: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_generation_options"]
-        [::core::mem::size_of::<trafo_generation_options>() - 80usize];
+        [::core::mem::size_of::<trafo_generation_options>() - 96usize];
     ["Alignment of trafo_generation_options"]
         [::core::mem::align_of::<trafo_generation_options>() - 8usize];
     ["Offset of field: trafo_generation_options::struct_size"]
@@ -4535,8 +4577,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_generation_options, logit_bias) - 56usize];
     ["Offset of field: trafo_generation_options::logit_bias_count"]
         [::core::mem::offset_of!(trafo_generation_options, logit_bias_count) - 64usize];
+    ["Offset of field: trafo_generation_options::json_schema"]
+        [::core::mem::offset_of!(trafo_generation_options, json_schema) - 72usize];
     ["Offset of field: trafo_generation_options::alternatives"]
-        [::core::mem::offset_of!(trafo_generation_options, alternatives) - 72usize];
+        [::core::mem::offset_of!(trafo_generation_options, alternatives) - 88usize];
 };
 unsafe extern "C" {
     #[must_use]
