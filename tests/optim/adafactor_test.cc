@@ -16,9 +16,9 @@ TYPED_TEST_SUITE(AdafactorTest, UpdateTypes);
 
 // Parameters of a workspace: two blocks of rows, a vector, fewer columns than lanes, one column.
 constexpr int64_t kLarge = 300 * 257 + 4;  // with padding
-const std::vector<MatrixPart> kParameters{
+const std::vector<MatrixPart> kMatrixParts{
     {0, 300, 257}, {kLarge, 1, 200}, {kLarge + 208, 70, 3}, {kLarge + 432, 21, 1}};
-constexpr int64_t kElements = kLarge + 464;
+constexpr int64_t kAllElements = kLarge + 464;
 
 struct Moments {
   Column rows, columns;
@@ -70,7 +70,7 @@ void adafactor_reference(Column& p, const Column& grad, const MatrixPart& matrix
 }
 
 Column gradient_of(int64_t step) {
-  Column gradient = normal_column(kElements, 10 + static_cast<uint32_t>(step));
+  Column gradient = normal_column(kAllElements, 10 + static_cast<uint32_t>(step));
   for (size_t i = 0; i < gradient.size(); ++i) gradient[i] *= i % 3 == 0 ? 1e-3 : 1;
   for (size_t i = 257; i < 2 * 257; ++i) gradient[i] = 0;  // a row that is not used
   return gradient;
@@ -78,9 +78,9 @@ Column gradient_of(int64_t step) {
 
 UpdateGroups groups_of_parameters(const std::vector<UpdateFactors>& factors) {
   UpdateGroups groups{factors, {}};
-  groups.group_of.resize(kElements / kGroupElements);
-  for (size_t number = 0; number < kParameters.size(); ++number)
-    for (int64_t i = kParameters[number].begin; i < kParameters[number].elements().end;
+  groups.group_of.resize(kAllElements / kGroupElements);
+  for (size_t number = 0; number < kMatrixParts.size(); ++number)
+    for (int64_t i = kMatrixParts[number].begin; i < kMatrixParts[number].elements().end;
          i += kGroupElements)
       groups.group_of[static_cast<size_t>(i / kGroupElements)] =
           static_cast<uint8_t>(number % factors.size());
@@ -103,25 +103,25 @@ TYPED_TEST(AdafactorTest, UpdatesAreThoseOfTheFormula) {
   for (const bool scaled : {false, true})
     for (const bool clipped : {false, true}) {
       const OptimizerOptions options = adafactor_options(scaled);
-      Column start = normal_column(kElements, 1);
+      Column start = normal_column(kAllElements, 1);
       for (size_t i = kLarge; i < kLarge + 200; ++i) start[i] *= 0.1;
       const Tensor parameters = this->tensor(start);
-      const Tensor gradients = this->tensor(Column(kElements));
+      const Tensor gradients = this->tensor(Column(kAllElements));
       const auto optimizer =
           make_optimizer(*this->context_,
                          {parameters, gradients, {}, groups_of_parameters(factors), {}, kUpdateEma},
-                         options, kParameters);
+                         options, kMatrixParts);
       Column p = this->read(parameters), ema(p.size());
-      std::vector<Moments> moments(kParameters.size());
+      std::vector<Moments> moments(kMatrixParts.size());
       for (int64_t step = 1; step <= kUpdateSteps; ++step) {
         this->write(gradients, gradient_of(step));
         const Column before = this->read(gradients), old = p;
-        for (size_t i = 0; i < kParameters.size(); ++i) {
+        for (size_t i = 0; i < kMatrixParts.size(); ++i) {
           const UpdateFactors& f = factors[i % factors.size()];
-          adafactor_reference(p, before, kParameters[i], moments[i], options,
+          adafactor_reference(p, before, kMatrixParts[i], moments[i], options,
                               kUpdateRate * f.learning_rate, kUpdateDecay * f.weight_decay, step);
         }
-        for (const MatrixPart& matrix : kParameters)
+        for (const MatrixPart& matrix : kMatrixParts)
           for (auto i = static_cast<size_t>(matrix.begin);
                i < static_cast<size_t>(matrix.elements().end); ++i)
             ema[i] += ema_weight(kUpdateEma, step) * (p[i] - ema[i]);
@@ -145,11 +145,11 @@ TYPED_TEST(AdafactorTest, UpdatesAreThoseOfTheFormula) {
 // Half a gradient with twice the scale is the same gradient.
 TYPED_TEST(AdafactorTest, ScalesTheGradient) {
   const auto updated = [&](double factor) {
-    const Tensor parameters = this->tensor(normal_column(kElements, 1));
+    const Tensor parameters = this->tensor(normal_column(kAllElements, 1));
     Column gradient = gradient_of(1);
     for (double& g : gradient) g *= factor;
     const auto optimizer = make_optimizer(*this->context_, {parameters, this->tensor(gradient)},
-                                          adafactor_options(true), kParameters);
+                                          adafactor_options(true), kMatrixParts);
     optimizer->step(kUpdateRate, 1 / factor);
     return this->read(parameters);
   };
@@ -158,18 +158,18 @@ TYPED_TEST(AdafactorTest, ScalesTheGradient) {
 
 // Each rank updates its shard with the whole gradient: the first matrix is in three shards.
 TYPED_TEST(AdafactorTest, ShardsHaveTheBitsOfTheWhole) {
-  const Tensor whole = this->tensor(normal_column(kElements, 1));
+  const Tensor whole = this->tensor(normal_column(kAllElements, 1));
   const Tensor gradients = this->tensor(gradient_of(1));
   const auto options = adafactor_options(true);
-  const auto one = make_optimizer(*this->context_, {whole, gradients}, options, kParameters);
+  const auto one = make_optimizer(*this->context_, {whole, gradients}, options, kMatrixParts);
   one->step(kUpdateRate);
   Column parts;
-  for (int64_t begin = 0; begin < kElements; begin += kSquaresElements) {
-    const ElementRange shard{begin, std::min(kElements, begin + kSquaresElements)};
-    const Tensor parameters = this->tensor(normal_column(kElements, 1));
+  for (int64_t begin = 0; begin < kAllElements; begin += kSquaresElements) {
+    const ElementRange shard{begin, std::min(kAllElements, begin + kSquaresElements)};
+    const Tensor parameters = this->tensor(normal_column(kAllElements, 1));
     const auto optimizer =
         make_optimizer(*this->context_, {parameters, this->tensor(gradient_of(1)), {}, {}, shard},
-                       options, kParameters);
+                       options, kMatrixParts);
     optimizer->step(kUpdateRate);
     const Column values = this->read(parameters);
     parts.insert(parts.end(), values.begin() + shard.begin, values.begin() + shard.end);
@@ -178,10 +178,10 @@ TYPED_TEST(AdafactorTest, ShardsHaveTheBitsOfTheWhole) {
 }
 
 TYPED_TEST(AdafactorTest, ASkippedUpdateChangesNothing) {
-  const Tensor parameters = this->tensor(normal_column(kElements, 1));
+  const Tensor parameters = this->tensor(normal_column(kAllElements, 1));
   const Tensor gradients = this->tensor(gradient_of(1));
   const auto optimizer = make_optimizer(*this->context_, {parameters, gradients},
-                                        adafactor_options(false), kParameters);
+                                        adafactor_options(false), kMatrixParts);
   ScheduleOptions schedule;
   schedule.kind = ScheduleKind::constant;
   ClippedUpdate update(*this->context_, *optimizer, Schedule(schedule), 0);
