@@ -117,10 +117,10 @@ class Program:
             sys.exit(f"translate-train {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr}")
         return done.stdout.splitlines()
 
-    def train(self, name, updates, *flags):
+    def train(self, name, updates, *flags, heads=4):
         began = time.time()
         self.run("train", "-t", "train.src", "train.trg", "--model", name, "--after", f"{updates}u", "--dec-depth", "2",
-                 "--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", "4", "--dim-vocabs", self.subwords,
+                 "--dim-emb", "64", "--transformer-dim-ffn", "128", "--transformer-heads", str(heads), "--dim-vocabs", self.subwords,
                  "--mini-batch-words", "1500", "--lr-warmup", "50", "--transformer-dropout", "0", "--learn-rate", "0.003",
                  "--device", "cpu", "--cpu-threads", "1", "--quiet", *flags)
         print(f"trained {name} in {time.time() - began:.0f} s", flush=True)
