@@ -37,6 +37,9 @@ macro_rules! owned_handle {
 }
 
 owned_handle!(RawContext, trafo_context, trafo_context_free);
+// SAFETY: trafo.h: everything may move between threads, and calls that use one context are serialised.
+unsafe impl Send for RawContext {}
+unsafe impl Sync for RawContext {}
 owned_handle!(RawCancel, trafo_cancel, trafo_cancel_free);
 owned_handle!(RawTensor, trafo_tensor, trafo_tensor_free);
 owned_handle!(RawAdamW, trafo_adamw, trafo_adamw_free);
