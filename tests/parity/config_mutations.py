@@ -209,7 +209,7 @@ def theirs(folder, kind):
                     logits = model(input_ids=torch.tensor([source + target])).logits[0][len(source) - 1:]
                 steps = torch.log_softmax(logits.double(), -1)
                 scores.append(sum(steps[i, token].item() for i, token in enumerate(target)))
-                special = [written.get(key) for key in ("bos_token_id", "pad_token_id", "decoder_start_token_id")]
+                special = [written.get(key) for key in ("bos_token_id", "pad_token_id", *(["decoder_start_token_id"] if translates else []))]
                 ends = model.generation_config.eos_token_id
                 ends = ends if isinstance(ends, list) else [ends]
                 never = [t for t in special if isinstance(t, int) and t >= 0 and t not in ends]

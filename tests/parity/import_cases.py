@@ -120,7 +120,7 @@ class Case:
         scaling = choice(["none", "none", "linear", "llama3", "yarn"])
         if scaling != "none":
             rope.update(rope_type=scaling, factor=choice([2.0, 4.0, 8.0]))
-            self.about.append("rope " + scaling)
+            self.about += [] if self.family in ("phi3", "ministral3") else ["rope " + scaling]  # these get their own below
         if scaling == "llama3":
             rope.update(low_freq_factor=1.0, high_freq_factor=choice([4.0, 2.5]), original_max_position_embeddings=choice([40, 64]))
         if scaling == "yarn":
