@@ -200,7 +200,7 @@ TEST_F(MixedFile, DamageIsNamed) {
   entry(kMatrix).foreign = "I8";
   refused("encoder.1.ffn.up.weight has the shape");
   entries_ = whole;
-  std::erase_if(entries_, [](const auto& e) { return e.name == std::string(kMatrix) + ".scale"; });
+  std::erase_if(entries_, [](const auto& e) { return e.name == concat(kMatrix, ".scale"); });
   refused("lacks the tensor encoder.1.ffn.up.weight.scale");
   entries_ = whole;
   entries_.push_back(entry(std::string(kMatrix) + ".scale"));
