@@ -14,6 +14,31 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
+// Once for each type, not in every loop: the error function is long.
+template <class D, class V>
+HWY_NOINLINE V exact_gelu(D d, V x) {
+  return activate<Activation::gelu_erf>(d, x);
+}
+template <class D, class V>
+HWY_NOINLINE V exact_gelu_gradient(D d, V x, V dy) {
+  return activation_gradient<Activation::gelu_erf>(d, x, dy);
+}
+
+template <Activation kind, class D, class V>
+HWY_INLINE V gate_of(D d, V x) {
+  if constexpr (kind == Activation::gelu_erf)
+    return exact_gelu(d, x);
+  else
+    return activate<kind>(d, x);
+}
+template <Activation kind, class D, class V>
+HWY_INLINE V gate_gradient(D d, V x, V dy) {
+  if constexpr (kind == Activation::gelu_erf)
+    return exact_gelu_gradient(d, x, dy);
+  else
+    return activation_gradient<kind>(d, x, dy);
+}
+
 template <Activation kind, class T>
 void forward(ThreadPool& pool, const SwigluForwardParams& p) {
   const hn::ScalableTag<T> d;
@@ -23,7 +48,7 @@ void forward(ThreadPool& pool, const SwigluForwardParams& p) {
       const T* up = gate + p.width;
       T* y = static_cast<T*>(p.y) + row * p.width;
       for_columns<T>(p.width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
-        columns.store(hn::Mul(activate<kind>(d, columns.load(gate)), columns.load(up)), y);
+        columns.store(hn::Mul(gate_of<kind>(d, columns.load(gate)), columns.load(up)), y);
       });
     }
   });
@@ -49,8 +74,8 @@ void backward(ThreadPool& pool, const SwigluBackwardParams& p) {
           put<T>(columns, hn::Mul(gup, slope), dgate, p.accumulate);
           put<T>(columns, hn::Mul(g, hn::Mul(a, s.value)), dup, p.accumulate);
         } else {
-          put<T>(columns, activation_gradient<kind>(d, a, gup), dgate, p.accumulate);
-          put<T>(columns, hn::Mul(g, activate<kind>(d, a)), dup, p.accumulate);
+          put<T>(columns, gate_gradient<kind>(d, a, gup), dgate, p.accumulate);
+          put<T>(columns, hn::Mul(g, gate_of<kind>(d, a)), dup, p.accumulate);
         }
       });
     }
