@@ -556,7 +556,7 @@ TEST_F(ImportTest, Ministral3) {
   refused(unsupported, "rope_scaling is given",
           [](FileJson& json) { json["rope_scaling"] = json["rope_parameters"]; });
   refused(unsupported, "attention_bias", [](FileJson& json) { json["attention_bias"] = true; });
-  refused(unsupported, "model_type is mistral3;",
+  refused(unsupported, "model_type is mistral3, and images (Ministral 3 is imported from",
           [](FileJson& json) { json["model_type"] = "mistral3"; });
   // No other class has the factor, and this one has it with YaRN.
   refused(unsupported, "llama_4_scaling_beta' is not known",

@@ -5,7 +5,7 @@
 
 transformers makes a random model in the shape of Qwen3 (byte-level BPE) and one in the shape of NLLB-200 (two languages). Neither knows
 the task, a lexicon of twelve words. translate-train, the Rust program and the Go program of tests/parity/finetune import the directory, train the
-model, export it and answer. At least 90 % of the answers to sentences that were not trained on must be right, and transformers must
+model, export it and answer. At least 80 % of the answers to sentences that were not trained on must be right, and transformers must
 give the same answers, word for word, with the exported directory alone.
 
 Builds the two programs, with the libtrafo.so beside translate-train, where there are cargo and go. The environment and the exit codes
@@ -25,7 +25,7 @@ import export_parity as parity
 LEXICON = {"house": "maison", "tree": "arbre", "dog": "chien", "cat": "chat", "water": "eau", "bread": "pain", "road": "chemin",
            "book": "livre", "sea": "mer", "sun": "soleil", "king": "roi", "hand": "main"}
 LANGUAGES = ["eng_Latn", "fra_Latn"]
-HELD_OUT, RIGHT = 40, 0.9
+HELD_OUT, RIGHT = 40, 0.8
 PACKAGES_OF_GO = {"trafo/bindings/go/trafo": "bindings/go/trafo", "trafo-go-lib/linux-amd64": "bindings/go/lib/linux-amd64"}
 
 
