@@ -37,7 +37,8 @@ type DeviceInfo struct {
 	ComputeMinor int `json:"compute_minor"`
 	// "NVIDIA H200"; "CPU".
 	Name string `json:"name"`
-	// CPU: what multiplies int8 weights: "avx512-vnni", "avx-vnni", "avx2" or "portable"; empty for a GPU.
+	// CPU: what multiplies int8 weights: "avx512-vnni", "avx-vnni", "avx2", "neon-dot", "neon" or "portable";
+	// empty for a GPU.
 	Int8Kernel string `json:"int8_kernel"`
 }
 

@@ -351,7 +351,7 @@ typedef struct trafo_device_info {
   int32_t compute_major; /* CUDA: the compute capability; 0 for the CPU. */
   int32_t compute_minor; /* Its second number. */
   char name[128]; /* "NVIDIA H200"; "CPU". */
-  /* CPU: what multiplies int8 weights: "avx512-vnni", "avx-vnni", "avx2" or "portable"; empty for a GPU. */
+  /* CPU: what multiplies int8 weights: "avx512-vnni", "avx-vnni", "avx2", "neon-dot", "neon" or "portable"; empty for a GPU. */
   char int8_kernel[32];
 } trafo_device_info;
 

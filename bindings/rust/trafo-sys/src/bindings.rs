@@ -380,7 +380,7 @@ pub struct trafo_device_info {
     pub compute_minor: i32,
     #[doc = " \"NVIDIA H200\"; \"CPU\"."]
     pub name: [::core::ffi::c_char; 128usize],
-    #[doc = " CPU: what multiplies int8 weights: \"avx512-vnni\", \"avx-vnni\", \"avx2\" or \"portable\"; empty for a GPU."]
+    #[doc = " CPU: what multiplies int8 weights: \"avx512-vnni\", \"avx-vnni\", \"avx2\", \"neon-dot\", \"neon\" or \"portable\"; empty for a GPU."]
     pub int8_kernel: [::core::ffi::c_char; 32usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]

@@ -57,7 +57,7 @@ impl DeviceInfo {
     pub fn compute_capability(&self) -> (i32, i32) {
         self.compute_capability
     }
-    /// Of the CPU: what multiplies int8 weights, `avx512-vnni`, `avx-vnni`, `avx2` or `portable`; empty for a GPU.
+    /// Of the CPU: what multiplies int8 weights, `avx512-vnni`, `avx-vnni`, `avx2`, `neon-dot`, `neon` or `portable`; empty for a GPU.
     #[must_use]
     pub fn int8_kernel(&self) -> &str {
         &self.int8_kernel

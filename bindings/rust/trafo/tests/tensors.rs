@@ -528,7 +528,7 @@ fn devices() -> Result<()> {
     }
     assert_eq!(Device::Cpu.info()?.name(), "CPU");
     assert!(Device::Cpu.info()?.memory_bytes() > 0);
-    let kernels = ["avx512-vnni", "avx-vnni", "avx2", "portable"];
+    let kernels = ["avx512-vnni", "avx-vnni", "avx2", "neon-dot", "neon", "portable"];
     assert!(kernels.contains(&Device::Cpu.info()?.int8_kernel()));
     assert_eq!(Device::Auto.info().unwrap_err().code(), ErrorCode::InvalidArgument);
     assert_eq!(context().device(), Device::Cpu);
