@@ -111,7 +111,7 @@ TEST_F(Generate, WritesValuesOfASchema) {
     EXPECT_TRUE(Json::accept(answer["text"].get<std::string>())) << line;
   }
   write_file(folder_->file("schema.json"), "{\"type\": \"string\", \"format\": \"date\"}");
-  expect_refused(run("--json-schema schema.json -p The"), "json_schema: #/format: this key");
+  expect_refused(run("--json-schema schema.json -p The"), "--json-schema: #/format: this key");
   expect_refused(run("--json-schema schema.json --any-json -p The"), "--any-json: --json-schema");
   expect_refused(run("--json-schema missing.json -p The"), "missing.json");
 }

@@ -53,8 +53,7 @@ TEST_F(ImportTest, Qwen3) {
           "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, t5, mt5, gpt2, llama, "
           "mistral, qwen2, qwen3, phi3, "
           "hunyuan_v1_dense, smollm3, granite, olmo2, gemma2, gemma3_text, ministral3, bert, "
-          "roberta and "
-          "xlm-roberta can be");
+          "roberta, xlm-roberta and modernbert can be");
 }
 
 TEST_F(ImportTest, WindowsOfMistralAndQwen) {
