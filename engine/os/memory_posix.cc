@@ -70,4 +70,9 @@ int64_t free_machine_memory() noexcept {
   return 0;
 }
 
+// The GNU C library cuts the heap of a thread out of a mapping twice its size.
+int64_t thread_heap_bytes() noexcept {
+  return int64_t{64} << 20;
+}
+
 }  // namespace trafo::os

@@ -60,4 +60,8 @@ int64_t free_machine_memory() noexcept {
          static_cast<int64_t>(::mallinfo().fordblks);
 }
 
+int64_t thread_heap_bytes() noexcept {
+  return 0;
+}
+
 }  // namespace trafo::os

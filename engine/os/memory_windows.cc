@@ -67,4 +67,8 @@ int64_t free_machine_memory() noexcept {
   return GlobalMemoryStatusEx(&status) != 0 ? static_cast<int64_t>(status.ullAvailPhys) : 0;
 }
 
+int64_t thread_heap_bytes() noexcept {
+  return 0;
+}
+
 }  // namespace trafo::os

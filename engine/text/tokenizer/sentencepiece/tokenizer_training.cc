@@ -19,6 +19,7 @@
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/core/strings/utf8.h"
+#include "engine/os/memory.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/sentencepiece/library_call.h"
 #include "engine/text/tokenizer/sentencepiece/library_reserve.h"
@@ -35,8 +36,6 @@ constexpr int kByteTokens = 256;
 constexpr int kLongestTrainedSubword = 16;  // characters, the library's default
 constexpr const char* kEscapedSpaceText = "\u2581";
 constexpr int kThreads = 16;  // part of the result: partial sums are added by thread
-// The C library makes a heap for each thread, and cuts one out of a mapping twice its size.
-constexpr size_t kThreadHeaps = (kThreads + 1) * (size_t{64} << 20);
 
 using Settings = std::unordered_map<std::string, std::string>;
 
@@ -48,7 +47,8 @@ class Training final : public sentencepiece::SentenceIterator {
     load();
   }
   void run(size_t bytes) {
-    const LibraryReserve reserve(kThreadHeaps + bytes, LibraryReserve::For::started_threads_too);
+    const auto heaps = static_cast<size_t>((kThreads + 1) * os::thread_heap_bytes());
+    const LibraryReserve reserve(heaps + bytes, LibraryReserve::For::started_threads_too);
     result_ = sentencepiece::SentencePieceTrainer::Train(settings_, this, &serialized_);
   }
   const sentencepiece::util::Status& result() const { return result_; }
