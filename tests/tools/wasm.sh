@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds Trafo for WebAssembly and runs it.
 #
-#   tests/tools/wasm.sh --short   the library under Node.js: trains, resumes, saves and translates, with the bytes of this machine
+#   tests/tools/wasm.sh --short   the library under Node.js: trains, resumes, saves and translates; the same bytes with one and two threads,
+#                                 this machine's translations, and its losses and weights but for rounding
 #   tests/tools/wasm.sh           also the page of examples/browser in headless Chromium
 #   tests/tools/wasm.sh --long    also ONNX Runtime Web on the same model, for its speed
 #
@@ -61,8 +62,11 @@ for kind in narrow wide; do
   "$work/native" "$work/$kind" "$work/pairs.tsv" "$work/v.src" 2 "$kind"
 done
 echo "WebAssembly under Node.js"
-node tests/wasm/steps.js "$page" "$work/wasm" "$work/pairs.tsv" "$work/v.src" 2
-python3 tests/wasm/compare.py "$work/narrow" "$work/wasm"
+for threads in 1 2; do
+  node tests/wasm/steps.js "$page" "$work/wasm-$threads" "$work/pairs.tsv" "$work/v.src" "$threads"
+done
+python3 tests/wasm/compare.py "$work/wasm-1" "$work/wasm-2"
+python3 tests/wasm/compare.py --rounding "$work/narrow" "$work/wasm-2"
 [[ ${1:-} != --short ]] || { echo "wasm: passed"; exit 0; }
 
 echo "WebAssembly in Chromium"
@@ -70,7 +74,7 @@ status=0
 python3 tests/wasm/browser_test.py "$page" "$work/page" "$work/pairs.tsv" "$work/v.src" || status=$?
 [[ $status -ne 77 ]] || skip "there is no Chromium (scripts/install-dependencies.sh --report); the page did not run"
 [[ $status -eq 0 ]] || exit "$status"
-cmp "$work/page/model.safetensors" "$work/narrow/model/model.safetensors"
+cmp "$work/page/model.safetensors" "$work/wasm-2/model/model.safetensors"
 cmp "$work/page/beam4.txt" "$work/narrow/beam4.txt"
 
 if [[ ${1:-} == --long ]]; then
