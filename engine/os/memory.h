@@ -27,8 +27,8 @@ void clear_pages(void* begin, size_t bytes) noexcept;
 void* map_nameless_file(const std::filesystem::path& prefix, size_t bytes);
 void unmap_file_pages(void* begin, size_t bytes) noexcept;
 
-// Bytes of addresses that the C library may take for the heap of one more thread; 0: threads share a
-// heap.
+// Bytes of addresses that the C library may take for the heap of one more thread; 0: threads share
+// a heap.
 int64_t thread_heap_bytes() noexcept;
 
 // Bytes of memory of the machine.
