@@ -37,17 +37,17 @@ element("files").onchange = () => run(async () => {
   for (const name of ["model.safetensors", "spm.model"])
     if (!(name in files)) throw new Error(`choose model.safetensors and spm.model; ${name} is missing`);
   engine.open(files);
-  losses.length = 0;
+  forget();
   say(`opened ${Object.keys(files).join(", ")}`);
 });
 element("create").onclick = () => run(async () => {
   await engine.create(element("pairs").value, 200, threads);
-  losses.length = 0;
+  forget();
   say("a new model, which knows nothing yet");
 });
 element("train").onclick = () => run(async () => {
   await engine.train(element("pairs").value, losses.length + Number(element("updates").value), Number(element("rate").value), threads);
-  say(`trained ${losses.length} updates; loss ${losses.at(-1).toFixed(3)}`);
+  say(losses.length === 0 ? "stopped before the first update" : `trained ${losses.length} updates; loss ${losses.at(-1).toFixed(3)}`);
 });
 element("stop").onclick = () => engine.stop();
 element("translate").onclick = () => run(async () => {
@@ -65,6 +65,11 @@ element("save").onclick = () => run(async () => {
   }
   say("saved");
 });
+
+function forget() {
+  losses.length = 0;
+  draw();
+}
 
 function heard(update, loss) {
   losses.push(loss);
