@@ -18,9 +18,9 @@ refuse() {
 }
 
 library="engine capi"
-# missing_cxx20_wasm.cc implements std::from_chars and std::to_chars with the C library of WebAssembly, whose locale nothing changes.
-refuse "std::from_chars" '\b(strto(d|f|ld|l|ll|ul|ull|imax|umax)|ato(f|i|l|ll)|sto(d|f|ld|i|l|ll|ul|ull)|v?f?s?scanf)\s*\(' $library --exclude=missing_cxx20_wasm.cc
-refuse "core/strings/number_text.h or std::to_chars" 'printf\s*\([^;]*"[^"]*%[-+ #0-9.*]*[aefgAEFG]' $library --exclude=missing_cxx20_wasm.cc
+# engine/os/wasm/missing_cxx20.cc implements std::from_chars and std::to_chars with the C library of WebAssembly, whose locale nothing changes.
+refuse "std::from_chars" '\b(strto(d|f|ld|l|ll|ul|ull|imax|umax)|ato(f|i|l|ll)|sto(d|f|ld|i|l|ll|ul|ull)|v?f?s?scanf)\s*\(' $library --exclude=missing_cxx20.cc
+refuse "core/strings/number_text.h or std::to_chars" 'printf\s*\([^;]*"[^"]*%[-+ #0-9.*]*[aefgAEFG]' $library --exclude=missing_cxx20.cc
 refuse "core/strings/number_text.h or std::to_chars" 'std::to_string\(\s*(static_cast<(float|double)>|[0-9]+\.)' $library
 refuse "comparisons of characters" '\bis(alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit)\s*\(|\bto(lower|upper)\s*\(' $library apps
 refuse "nothing: the locale belongs to the process" '\b(setlocale|localeconv|uselocale|newlocale|strcoll|strxfrm|strftime|wcsto\w+|mbsto\w+|mbrto\w+)\s*\(|std::(regex|wregex|put_time|get_time|put_money)\b|locale::global|std::locale\s*\(' $library

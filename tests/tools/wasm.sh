@@ -52,7 +52,7 @@ pairs = zip((folder / "t.src").read_text().splitlines(), (folder / "t.trg").read
 PY
 # Numbers as text: parts of the C++ library that engine/os/missing_cxx20.h has.
 "${CXX:-c++}" -std=c++20 -O1 tests/wasm/numbers.cc -o "$work/numbers"
-em++ -std=c++20 -O1 -I. -include engine/os/missing_cxx20.h tests/wasm/numbers.cc engine/os/missing_cxx20_wasm.cc -o "$work/numbers.js"
+em++ -std=c++20 -O1 -I. -include engine/os/missing_cxx20.h tests/wasm/numbers.cc engine/os/wasm/missing_cxx20.cc -o "$work/numbers.js"
 diff <("$work/numbers") <(node --no-experimental-fetch "$work/numbers.js")
 "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Werror -Icapi/include -c examples/browser/engine.c -o "$work/engine.o"
 "${CXX:-c++}" -std=c++20 -O1 -Wall -Wextra -Werror -I. tests/wasm/native.cc "$work/engine.o" -o "$work/native" \
