@@ -24,9 +24,10 @@ def enum_type(enum):
 
 
 def library(schema):
-    """The enums that no option is made of."""
+    """The enums that are declared beside the options."""
+    used = [row.enum for table in schema.tables.values() for row in table.c_rows]
     return [line for enum in schema.enums.values() if enum.rust and enum.with_table == "library"
-            for line in [*enum_type(enum), "}", *named(enum)]]
+            for line in [*enum_type(enum), *(from_raw(enum) if enum in used and not enum.open else []), "}", *named(enum)]]
 
 
 def named(enum):

@@ -2,6 +2,7 @@ use std::path::Path;
 
 use trafo_sys as sys;
 
+use crate::enums::Pooling;
 use crate::error::{Result, check};
 use crate::handle::{defaults, path_view};
 use crate::names::named;

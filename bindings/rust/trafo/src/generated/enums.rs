@@ -15,6 +15,12 @@ impl Pooling {
             Pooling::First => sys::TRAFO_POOLING_FIRST,
         }
     }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_POOLING_FIRST => Pooling::First,
+            _ => Pooling::Mean,
+        }
+    }
 }
 named! { Pooling:
     Mean = "mean",
