@@ -5,14 +5,19 @@ import "C"
 
 import "context"
 
+// c is the number of the C constant; that of the zero value is the mean's.
+func (value Pooling) c() C.int32_t {
+	return C.int32_t(max(value, PoolingMean) - PoolingMean + C.TRAFO_POOLING_MEAN)
+}
+
 // Embed gives one vector for each text, [texts, width] in float32, of the hidden states of its tokens:
-// their mean or the first one. With normalize, each is divided by its Euclidean norm. One pass, recorded
-// like HiddenStates, with its errors.
+// their mean (also with pooling 0) or the first one. With normalize, each is divided by its Euclidean norm.
+// One pass, recorded like HiddenStates, with its errors.
 func (m *Model) Embed(tokenizer *Tokenizer, texts []string, pooling Pooling, normalize bool) (*Tensor, error) {
 	lines, free := views(texts)
 	defer free()
 	return m.oneTensor("Model.Embed", tokenizer, func(handle *C.trafo_tokenizer, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_model_embed(m.ptr, handle, lines, C.size_t(len(texts)), C.int32_t(pooling), cBool(normalize), 1, out)
+		return C.trafo_model_embed(m.ptr, handle, lines, C.size_t(len(texts)), pooling.c(), cBool(normalize), 1, out)
 	})
 }
 
@@ -21,7 +26,7 @@ func (m *Model) EmbedIDs(rows [][]int32, pooling Pooling, normalize bool) (*Tens
 	array, free := idViews(rows)
 	defer free()
 	return m.oneTensor("Model.EmbedIDs", nil, func(_ *C.trafo_tokenizer, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_model_embed_ids(m.ptr, array, C.size_t(len(rows)), C.int32_t(pooling), cBool(normalize), 1, out)
+		return C.trafo_model_embed_ids(m.ptr, array, C.size_t(len(rows)), pooling.c(), cBool(normalize), 1, out)
 	})
 }
 

@@ -99,6 +99,14 @@ func TestTextsHaveVectors(t *testing.T) {
 	}
 	firsts := must[*trafo.Tensor](t)(l.model.EmbedIDs([][]int32{{4, 5, 2}}, trafo.PoolingFirst, false))
 	defer firsts.Close()
+	of := func(pooling trafo.Pooling) []float32 {
+		vectors := must[*trafo.Tensor](t)(l.model.EmbedIDs([][]int32{{4, 5, 2}}, pooling, false))
+		defer vectors.Close()
+		return must[[]float32](t)(vectors.Float32s())
+	}
+	if mean := of(trafo.PoolingMean); !slices.Equal(mean, of(0)) || slices.Equal(mean, of(trafo.PoolingFirst)) {
+		t.Error("the mean is not the pooling of the zero value, or it is the first vector")
+	}
 	if len(must[[]float32](t)(firsts.Float32s())) != width {
 		t.Error("a vector has another width")
 	}
