@@ -105,7 +105,7 @@ class Generator {
   std::shared_ptr<const PackedWeights> weights_;
   int64_t most_kept_;
   DecodeState state_;
-  std::vector<Sequence> sequences_;        // in flight; those of one prompt are side by side
+  std::vector<Sequence> sequences_;        // in flight; sequences of one prompt are side by side
   std::vector<Kept> kept_;                 // oldest first
   std::shared_ptr<const TokenTrie> trie_;  // null: no schema was used yet
   // Of the newest schemas, oldest first.

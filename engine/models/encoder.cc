@@ -105,8 +105,8 @@ class Encoder final : public Model {
         context, ops::activation(context, transform_.forward(context, states), transform()));
   }
 
-  // What the head for texts reads, in the row of each token; only the first one of a text has a
-  // label. Attention whose scores are all 0 has the mean of the values.
+  // The vector that the head for texts reads, in the row of each token; only the first one of a
+  // text has a label. Attention whose scores are all 0 has the mean of the values.
   Tensor text_vectors(Context& context, const Tensor& states,
                       const nn::PackedSequences& sequences) const {
     if (spec_.head.pooling == Pooling::first) return states;

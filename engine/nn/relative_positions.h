@@ -25,7 +25,7 @@ class RelativePositions {
                     int64_t max_positions);
   // Makes the buckets of all distances. Before biases().
   void upload(Context& context);
-  // Has those of the same module of another model instead.
+  // Takes the tensors of the same module of another model instead.
   void share_constants(const RelativePositions& from) {
     longest_ = from.longest_;
     buckets_ = from.buckets_;

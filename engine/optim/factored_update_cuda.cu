@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) factored_decide_kernel(Factored f, i
 
 constexpr int kPerThread = 4;
 
-// `first`: elements of the parameter before those of the arrays.
+// `first`: elements of the parameter before the arrays' first.
 __global__ void __launch_bounds__(kThreads)
     factored_apply_kernel(Factored f, int64_t first, int64_t count, const float* __restrict__ grad,
                           float* __restrict__ param, bf16* __restrict__ rounded,

@@ -72,7 +72,7 @@ class Optimizer {
   const std::vector<StateTensor>& states() const { return states_; }
   // Whether an update needs finish(), with the gradients of whole matrices.
   bool needs_whole_matrices() const { return trafo::needs_whole_matrices(kind()); }
-  // Whether finish() reads whole parameters as well, with peers those of all shards.
+  // Whether finish() reads whole parameters as well, with peers the parameters of all shards.
   bool reads_parameters() const { return whole_tensors(kind()) == WholeTensors::parameters; }
   // The second half of an update, after the kernel `update` or `clipped_update` has run over the
   // whole shard. It reads and overwrites the gradients. With peers, the caller first collects the

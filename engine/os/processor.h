@@ -1,4 +1,4 @@
-// What the processor can do that a compiler may not assume.
+// Instructions of the processor that a compiler may not assume.
 #pragma once
 
 namespace trafo::os {

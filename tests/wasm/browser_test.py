@@ -91,7 +91,7 @@ def opens(page, folder):
 
 
 def refuses(page):
-    """A fault is said in words, and the page goes on."""
+    """A fault is said in words, and the page continues."""
     set_value(page, "pairs", "a line without a tab")
     page.click("#train")
     says(page, "pairs.tsv")

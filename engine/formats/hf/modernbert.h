@@ -6,7 +6,7 @@
 
 namespace trafo::interop {
 
-// The keys that are not those of all encoders.
+// The keys that other encoders do not have.
 void put_modernbert_config(const HostModel& host, const ExportVocabulary& vocabulary, Json& json);
 // The options beside class, head and labels. UNSUPPORTED names a key that no option expresses.
 void read_modernbert_config(const ConfigReader& json, ModelConfig& config);

@@ -39,7 +39,7 @@ const char* after_nan_payload(const char* at, const char* last) {
   return end != last && *end == ')' ? end + 1 : at;
 }
 
-// The end of the number that a text begins with, after its sign; `at` if there is none.
+// The end of the number that a text begins with, after its sign; `at` if it begins with no number.
 const char* after_number(const char* at, const char* last) {
   if (const char* end = after_word(at, last, "infinity")) return end;
   if (const char* end = after_word(at, last, "inf")) return end;

@@ -63,7 +63,7 @@ class ByteGrammar {
   bool has(const Node& node, uint8_t byte) const {
     return sets_[static_cast<size_t>(node.first)][byte / 64] >> (byte % 64) & 1;
   }
-  // A rule that calls itself before it takes a byte; -1: there is none.
+  // A rule that calls itself before it takes a byte; -1: no rule does.
   int32_t left_recursive_rule() const;
 
  private:

@@ -7,7 +7,7 @@ namespace trafo {
 namespace {
 
 constexpr size_t kMostKnown = 1024;  // nodes whose decisions are kept
-// States that nodes alone decide of: so many, which lead to so many each.
+// Bounds of the states that nodes alone decide of, and of the states that each leads to.
 constexpr size_t kFewStates = 16;
 static_assert(kFewStates * kFewStates <= MatchCalls::kMostStates);
 constexpr int32_t kHalfDepth = ByteGrammar::kMostDepth / 2;

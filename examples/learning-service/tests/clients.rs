@@ -39,7 +39,7 @@ struct Counts {
     corrections: AtomicUsize,
 }
 
-/// What a client does until the end: it reads streams, hangs up in the middle of some, and translates in both domains.
+/// A client until the end: it reads streams, hangs up in the middle of some, and translates in both domains.
 fn ask(
     service: &Instance,
     client: usize,
