@@ -62,6 +62,14 @@ struct GemmParams {
   void* column_sums = nullptr;  // float32 [n]: (+)= the sums of the columns of C; drelu, dgelu
   bool accumulate_column_sums = false;
 
+  // Only if Backend::gemm_epilogues(), for bf16, batch 1, without an epilogue, c_is_f32 and
+  // `accumulate`: C gets term_a [m, term_k] times a matrix that is stored as B is, too.
+  int64_t term_k = 0;
+  const void* term_a = nullptr;
+  int64_t term_lda = 0;
+  const void* term_b = nullptr;
+  int64_t term_ldb = 0;
+
   // Only for grouped_gemm() and where Backend::sums_in_gemm(): float32 [m], (+)= the sums over k of
   // A, the gradient of a bias beside its weight's.
   void* a_sums = nullptr;
@@ -105,7 +113,8 @@ class Backend : public MemoryOwner {
   virtual void synchronize() = 0;
 
   virtual void gemm(const GemmParams& params) = 0;
-  // GEMMs of which none reads or writes what another one writes: in any order, or at once.
+  // GEMMs of which none reads or writes what another one writes: in any order, or at once. A pair
+  // A B and A^T D of the same A, one behind the other, may be computed in one pass over A.
   virtual void grouped_gemm(std::span<const GemmParams> gemms) {
     for (const GemmParams& params : gemms) gemm(params);
   }

@@ -20,6 +20,7 @@ enum class GemmKernel {
   blocks_bf16,       // backend/cpu/gemm_bf16.cc
   blocks,            // backend/cpu/gemm_driver-inl.h
   epilogue,          // backend/cuda/gemm.cu, ops/feed_forward/activation_gemm_wgmma_cuda.cu
+  low_rank,          // backend/cuda/gemm.cu, ops/low_rank_linear/low_rank_gemm_wgmma_cuda.cu
   rank_update,       // backend/cuda/rank_update.cu
   float32_then_sum,  // backend/cuda/gemm.cu
   cublaslt,          // backend/cuda/gemm_plans.cu
@@ -41,6 +42,7 @@ struct GemmCase {
   bool c_is_bf16 = false;
   bool accumulate = false;
   bool has_epilogue = false;     // an activation is part of the call
+  bool has_term = false;         // a product of low rank is part of the call
   bool bias_in_epilogue = true;  // bias on 16 bytes, and cuBLASLt has such a kernel
 };
 
@@ -97,6 +99,12 @@ inline constexpr GemmKernelRow kGemmKernels[] = {
      [](const GemmCase& c) { return c.has_epilogue; },
      "on 9.0 an own kernel, if C has a tile of 256 x 192 for every multiprocessor; otherwise GEMM and "
      "activation apart"},
+
+    {GemmKernel::low_rank, "low_rank", DeviceKind::cuda,
+     "bfloat16, a product of low rank is part of the call",
+     [](const GemmCase& c) { return c.has_term; },
+     "on 9.0 an own kernel, if C has a tile of 256 x 192 for every multiprocessor and there is no "
+     "bias; otherwise GEMM and rank_update"},
 
     {GemmKernel::bias_only, "bias_only", DeviceKind::cuda,
      "k = 0",

@@ -8,7 +8,6 @@
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/quantized_linear/quantized_linear.h"
-#include "engine/ops/unary/unary.h"
 
 namespace trafo::nn {
 
@@ -30,13 +29,11 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
                : ops::linear(context, input, weight.values, bias);
   };
   if (!weight.update || NoLowRank::active()) return product();
-  const LowRankUpdate& update = *weight.update;
-  // Before the product, so that backward adds the thin gradient of x to the wide one, which is
-  // cheaper than the other order.
-  const Tensor down = ops::scale(context, ops::linear(context, in, update.down), update.scale);
-  const Tensor y = product();
-  // In place: a GEMM does not keep its output for backward.
-  return ops::low_rank_add(context, y, down, update.up, *update.ranges, true);
+  const bool frozen = weight.coded || (weight.values.defined() && !requires_grad(weight.values));
+  const bool plain = !weight.int8 && !weight.observer && !weight.quantizes_input;
+  if (frozen && plain && !fp8_copy(context, weight))
+    return ops::low_rank_linear(context, in, {weight.values, weight.coded}, bias, *weight.update);
+  return ops::add_low_rank(context, in, *weight.update, product);
 }
 
 Weight gather_rows(Context& context, const Weight& weight, std::span<const int32_t> index) {

@@ -6,22 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "engine/ops/low_rank_add/low_rank_add.h"
+#include "engine/ops/low_rank_linear/low_rank_linear.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
 
 class Int8Matrix;
-struct CodedMatrix;
-
-// The term that an adapter adds to x W^T: scale (x down^T) up^T in ranges of columns
-// (ops/low_rank_add).
-struct LowRankUpdate {
-  Tensor down;  // [ranges * r, columns of W]: LoRA's A of each range
-  Tensor up;    // [columns of all ranges, r]: LoRA's B of each range
-  double scale = 1;
-  std::shared_ptr<const std::vector<ColumnRange>> ranges;
-};
 
 // Sees what linear layers multiply with: calibration of a quantized model.
 class LinearObserver {

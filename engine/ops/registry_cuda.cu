@@ -11,6 +11,7 @@
 #include "engine/backend/cuda/weight_gradients.h"
 #include "engine/core/version.h"
 #include "engine/ops/feed_forward/activation_gemm.h"
+#include "engine/ops/low_rank_linear/low_rank_gemm.h"
 
 namespace trafo {
 
@@ -77,7 +78,7 @@ constexpr KernelFn kKernels[] = {
 #undef TRAFO_UPDATE
 };
 
-constexpr GemmEpilogues kEpilogues{&activation_gemm, &activation_alone};
+constexpr GemmEpilogues kEpilogues{&activation_gemm, &activation_alone, &low_rank_gemm_wgmma};
 
 int32_t device_count(int32_t* count, Why why) {
   *count = 0;

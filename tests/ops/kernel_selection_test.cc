@@ -264,6 +264,8 @@ TEST(KernelSelection, Gemm) {
   EXPECT_EQ(gemm_kernel(c), GemmKernel::float32_then_sum);
   c.k = 0;
   EXPECT_EQ(gemm_kernel(c), GemmKernel::bias_only);
+  c.has_term = true;
+  EXPECT_EQ(gemm_kernel(c), GemmKernel::low_rank);
   c.has_epilogue = true;
   EXPECT_EQ(gemm_kernel(c), GemmKernel::epilogue);
 }

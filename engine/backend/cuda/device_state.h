@@ -23,6 +23,8 @@ struct GemmEpilogues {
   int32_t (*fused)(DeviceState&, const GemmParams& p, bool& taken);
   // The epilogue on its own, after a GEMM that has written A B to `product`, which may be C.
   int32_t (*alone)(DeviceState&, const GemmParams& p, const void* product);
+  // A GEMM and its term of low rank in one kernel, if `taken`.
+  int32_t (*with_term)(DeviceState&, const GemmParams& p, bool& taken);
 };
 
 // The second stream, with separate memory for the kernels that run there.

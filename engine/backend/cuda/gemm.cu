@@ -161,12 +161,33 @@ int32_t with_epilogue(DeviceState& device, const GemmParams& p) {
   return result == kSuccess ? device.epilogues->alone(device, p, q.c) : result;
 }
 
+int32_t with_term(DeviceState& device, const GemmParams& p) {
+  if (p.dtype != DType::bf16 || p.c_is_f32 || p.accumulate || p.batch != 1 || p.trans_a)
+    return unsupported(device, "a term belongs to one bfloat16 GEMM that overwrites C");
+  bool taken = false;
+  int32_t result = device.epilogues->with_term(device, p, taken);
+  if (result != kSuccess || taken) return result;
+  GemmParams q = p;
+  q.term_k = 0;
+  result = dispatch(device, q);
+  if (result != kSuccess) return result;
+  q.accumulate = true;
+  q.bias = nullptr;
+  q.k = p.term_k;
+  q.a = p.term_a;
+  q.lda = p.term_lda;
+  q.b = p.term_b;
+  q.ldb = p.term_ldb;
+  return dispatch(device, q);
+}
+
 }  // namespace
 
 int32_t gemm(DeviceState& device, const GemmParams& params) {
   if (params.dtype != DType::f32 && params.dtype != DType::bf16)
     return unsupported(device, "GEMM on CUDA takes float32 or bfloat16");
   if (params.epilogue != Epilogue::none) return with_epilogue(device, params);
+  if (params.term_k > 0) return with_term(device, params);
   return dispatch(device, params);
 }
 

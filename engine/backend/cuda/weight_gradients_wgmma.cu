@@ -9,6 +9,7 @@
 #include "engine/backend/cuda/device/tensor_map.cuh"
 #include "engine/backend/cuda/device/wgmma.cuh"
 #include "engine/backend/cuda/gemm.h"
+#include "engine/backend/cuda/thin_products.h"
 #include "engine/backend/cuda/weight_gradients.h"
 
 namespace trafo::cuda {
@@ -259,6 +260,11 @@ bool sums_in_gemm(const DeviceState& device, const GemmParams& params, bool alon
 }
 
 int32_t grouped_gemm(DeviceState& device, std::span<const GemmParams> gemms) {
+  while (const size_t count = thin_pairs(device, gemms)) {
+    const int32_t result = thin_products(device, gemms.first(count));
+    if (result != kSuccess) return result;
+    gemms = gemms.subspan(count);
+  }
   Group group;
   group.count = 0;
   for (const GemmParams& p : gemms) {

@@ -358,10 +358,10 @@ TEST_P(Fp8OnDevice, ALinearLayerIsThatOfItsDefinition) {
 
 // A value that is recomputed instead of kept for backward has the same bits, and is computed once.
 TEST_P(Fp8OnDevice, ALinearLayerTakesRecomputedInput) {
-  constexpr int64_t kRows = 21, kIn = 32, kOut = 48;
-  const Tensor x = upload(uniform(kRows * kIn, -2, 2, 1), {kRows, kIn}, dtype());
+  constexpr int64_t kTokens = 21, kIn = 32, kOut = 48;
+  const Tensor x = upload(uniform(kTokens * kIn, -2, 2, 1), {kTokens, kIn}, dtype());
   const Tensor weight = upload(uniform(kOut * kIn, -0.2, 0.2, 2), {kOut, kIn}, dtype());
-  const Tensor dy = upload(uniform(kRows * kOut, -1e-3, 1e-3, 3), {kRows, kOut}, dtype());
+  const Tensor dy = upload(uniform(kTokens * kOut, -1e-3, 1e-3, 3), {kTokens, kOut}, dtype());
   const ops::Fp8Matrix narrow =
       ops::to_fp8(*context_, "test", weight, Fp8Format::e4m3, ops::Fp8Copies::both);
   int again = 0;
