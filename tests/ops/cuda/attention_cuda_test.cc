@@ -132,8 +132,8 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
             r.dv[key + c] += dropped * r.dout[at + c];
           }
         }
-        // delta is taken from the rounded output, which is a sum with rounded probabilities, and the
-        // gradient of a score is rounded itself.
+        // delta is taken from the rounded output, which is a sum with rounded probabilities, and
+        // the gradient of a score is rounded itself.
         double of_delta = 0;
         for (size_t j = first; j < visible; ++j) of_delta += std::pow(probability[j] * dp[j], 2);
         for (size_t c = 0; c < dim; ++c) of_delta += std::pow(r.dout[at + c] * r.out[at + c], 2);
