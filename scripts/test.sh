@@ -70,12 +70,13 @@ bindings() {
   tests/tools/readme_programs.sh
 }
 
-other_programs() {
-  local script status
+other_programs() {  # each with its arguments
+  local script status words
   for script in "$@"; do
     printf '\n== Other programs: %s\n' "$script"
     status=0
-    python3 "tests/parity/$script.py" || status=$?
+    read -ra words <<<"$script"
+    python3 "tests/parity/${words[0]}.py" "${words[@]:1}" || status=$?
     [[ $status -eq 0 || $status -eq 77 ]] || return "$status"  # 77: the packages cannot be had here, which it has said
   done
 }
@@ -89,7 +90,8 @@ start() {
 }
 trap 'kill "${jobs[@]}" 2>/dev/null || true; rm -rf "$logs"' EXIT
 if command -v python3 >/dev/null; then
-  start export_parity beam_parity weights_parity compressed_parity marian_parity multilingual_parity opinfo
+  start export_parity beam_parity weights_parity compressed_parity marian_parity multilingual_parity opinfo \
+    "t5_parity --short" "encoder_parity --short"
   start onnx_parity chat_parity
   start eval_parity
 else

@@ -6,8 +6,8 @@
 For every family that can be imported without a tokenizer (all but MarianMT), transformers makes a random tiny model. Each key of its
 config.json, also inside an object such as rope_parameters, each default of its class and each key that another family or an older file has is then removed, set to null, and set to
 other values, one at a time. For each case transformers and translate-train read the same directory. Where both read it, log-probabilities of given ids must be equal
-to 1e-4 a token and the greedy continuation must be the same. An import that fails must say which file it is about. --short: a tenth
-of the cases, drawn at random with a fixed seed.
+to 1e-4 a token and the greedy continuation must be the same. If float32 of the two differs by more, transformers in float64 decides. An import
+that fails must say which file it is about. --short: a tenth of the cases, drawn at random with a fixed seed.
 
 The environment and the exit codes are as in export_parity.py.
 """
@@ -182,14 +182,14 @@ class Refused(Exception):
     pass
 
 
-def theirs(folder, kind):
+def theirs(folder, kind, precision="float32"):
     """(log-probabilities of TARGETS, continuations of SOURCES) by transformers. Refused if it does not read all of the model."""
     import torch
     import transformers
     try:
         config = transformers.AutoConfig.from_pretrained(folder)
         auto = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
-        model, info = auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, attn_implementation="eager")
+        model, info = auto.from_pretrained(folder, dtype=getattr(torch, precision), output_loading_info=True, attn_implementation="eager")
         if info["missing_keys"] or info["mismatched_keys"]:
             raise Refused("weights are missing: " + ", ".join(sorted(map(str, info["missing_keys"]))[:2]))
         model = model.eval()
@@ -266,9 +266,13 @@ def judge(program, folder, family, key):
     theirs_read, their_reason = attempt(theirs, folder, family)
     if theirs_read is None:
         return "transformers refuses", True, their_reason
-    gap = max(abs(a - b) / len(t) for a, b, t in zip(ours_read[0], theirs_read[0], TARGETS))
-    if not gap <= TOLERANCE:
-        return "different", False, f"log-probabilities differ by {gap:.1e} a token"
+    gap_to = lambda read: max(abs(a - b) / len(t) for a, b, t in zip(ours_read[0], read[0], TARGETS))
+    gap = gap_to(theirs_read)
+    if not gap <= TOLERANCE:  # mT5, whose scores are not scaled, loses more digits in PyTorch than here
+        exact, _ = attempt(theirs, folder, family, "float64")
+        if exact is None or not gap_to(exact) <= TOLERANCE:
+            return "different", False, f"log-probabilities differ by {gap:.1e} a token"
+        theirs_read = exact
     if ours_read[1] != theirs_read[1]:
         return "different", False, f"greedy: ours {ours_read[1]}, theirs {theirs_read[1]}"
     return "equal", True, ""
