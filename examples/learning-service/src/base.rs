@@ -70,14 +70,9 @@ impl Base {
         Ok(Model::load_on(&engine.options(), &self.model)?)
     }
 
-    /// A model to translate with, by the adapter in a directory if there is one.
-    pub fn load_to_serve(&self, adapter: Option<&Path>, engine: Engine) -> Result<Model> {
+    /// A model to translate with, and to make others of by [`Model::with_adapter`].
+    pub fn load_to_serve(&self, engine: Engine) -> Result<Model> {
         let mut model = self.load(engine)?;
-        if let Some(directory) = adapter {
-            model.load_adapter(directory)?;
-            model.merge_adapter()?;
-            model.remove_adapter()?; // and the weights that it was merged into are freed
-        }
         model.prepare_inference()?;
         Ok(model)
     }

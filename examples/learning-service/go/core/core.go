@@ -164,7 +164,7 @@ func (c *Core) RollBack(name string, version int64) error {
 			return err
 		}
 		// Loaded first: a version that cannot be loaded must not be the current one.
-		model, err := c.Models.Load(c.Base, c.Settings.Data, name, chosen)
+		model, err := c.Models.Load(c.Settings.Data, name, chosen)
 		if err != nil {
 			if fault.KindOf(err) == fault.Damaged {
 				if failed := c.Store.MarkDamaged(domain.ID, version, err.Error()); failed != nil {
@@ -189,7 +189,7 @@ func (c *Core) RollBack(name string, version int64) error {
 
 // LoadCurrent serves the current version of a domain anew. To be called within Switching.
 func (c *Core) LoadCurrent(domain *store.Domain) ([]string, error) {
-	return models.LoadCurrent(c.Models, c.Base, c.Store, c.Settings.Data, domain)
+	return models.LoadCurrent(c.Models, c.Store, c.Settings.Data, domain)
 }
 
 // Forget deletes a person's corrections and the adapters that have learned from them. The learner removes the files of

@@ -35,17 +35,29 @@ func (e Engine) options() []trafo.Option {
 	return options
 }
 
-// Model is a model with the device that is its alone.
+// Model is a model with its device, which those with an adapter share with their base.
 type Model struct {
 	*trafo.Model
-	Device *trafo.Context
+	Device *trafo.Context // nil: that of the base
 }
 
 // Close frees both, after the call in progress.
 func (m *Model) Close() {
 	// They fail in callbacks of the engine only.
 	_ = m.Model.Close()
-	_ = m.Device.Close()
+	if m.Device != nil {
+		_ = m.Device.Close()
+	}
+}
+
+// WithAdapter gives a model that translates by the adapter in a directory and takes the memory of the adapter alone.
+// It is closed before m.
+func (m *Model) WithAdapter(adapter string) (*Model, error) {
+	model, err := m.Model.WithAdapter(adapter)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{Model: model}, nil
 }
 
 // Load reads a model.
@@ -105,25 +117,13 @@ func OpenBase(folder string) (*Base, error) {
 // Load gives a model to add an adapter to.
 func (b *Base) Load(engine Engine) (*Model, error) { return Load(b.model, engine) }
 
-// LoadToServe gives a model to translate with, by the adapter in a directory unless that is empty.
-func (b *Base) LoadToServe(adapter string, engine Engine) (*Model, error) {
+// LoadToServe gives a model to translate with, and to make others of by WithAdapter.
+func (b *Base) LoadToServe(engine Engine) (*Model, error) {
 	model, err := b.Load(engine)
 	if err != nil {
 		return nil, err
 	}
-	if adapter != "" {
-		err = model.LoadAdapter(adapter)
-		if err == nil {
-			err = model.MergeAdapter()
-		}
-		if err == nil {
-			err = model.RemoveAdapter() // and the weights that it was merged into are freed
-		}
-	}
-	if err == nil {
-		err = model.PrepareInference()
-	}
-	if err != nil {
+	if err := model.PrepareInference(); err != nil {
 		model.Close()
 		return nil, err
 	}
