@@ -57,7 +57,7 @@ impl Core {
         let base = Base::open(&settings.base_folder())?;
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
-        let models = Arc::new(Models::new(&base, settings.serve_threads)?);
+        let models = Arc::new(Models::new(&base, settings.server())?);
         let mut refused = Vec::new();
         for domain in store.domains()? {
             refused.extend(load_current(&models, &store, data, &domain)?);

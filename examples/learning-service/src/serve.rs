@@ -99,8 +99,8 @@ pub struct Models {
 }
 
 impl Models {
-    pub fn new(base: &Base, threads: usize) -> Result<Self> {
-        let model = base.load_to_serve(Engine { threads, share: 1.0 })?;
+    pub fn new(base: &Base, engine: Engine) -> Result<Self> {
+        let model = base.load_to_serve(engine)?;
         let base = Arc::new(Served { version: 0, model });
         Ok(Models { base, domains: Mutex::default() })
     }

@@ -53,7 +53,7 @@ func Open(settings settings.Settings, s *store.Store) (*Core, []string, error) {
 	if err := models.Clean(s, settings.Data); err != nil {
 		return nil, nil, err
 	}
-	served, err := models.NewModels(base, settings.ServeThreads)
+	served, err := models.NewModels(base, models.Server(&settings))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +82,8 @@ func (c *Core) Room() store.Room {
 
 // Learner says how training and measuring compute.
 func (c *Core) Learner() models.Engine {
-	return models.Engine{Threads: c.Settings.TrainThreads, Share: c.Settings.BusyShare}
+	s := &c.Settings
+	return models.Engine{Device: s.Device, Threads: s.TrainThreads, Share: s.BusyShare}
 }
 
 // Progress of the round; nil: there is none.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -28,6 +29,8 @@ func Start(c *core.Core) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		// The C library keeps the memory of a round for each thread that has trained: this goroutine stays on one.
+		runtime.LockOSThread()
 		work(c)
 	}()
 	return ended

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trafo-engine/trafo/examples/learning-service/go/fault"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/hash"
+	"github.com/trafo-engine/trafo/examples/learning-service/go/settings"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/store"
 )
 
@@ -23,16 +24,26 @@ const mostRegression = 400
 
 // Engine says how a model computes.
 type Engine struct {
+	Device  string  // cpu, cuda, cuda:N or auto
 	Threads int     // 0: one for each core
 	Share   float64 // of the time while models with share 1 compute
 }
 
-func (e Engine) options() []trafo.Option {
-	options := []trafo.Option{trafo.WithBackgroundShare(e.Share)}
+// Server says how requests are computed.
+func Server(s *settings.Settings) Engine {
+	return Engine{Device: s.Device, Threads: s.ServeThreads, Share: 1}
+}
+
+func (e Engine) newContext() (*trafo.Context, error) {
+	device, index, err := trafo.ParseDevice(e.Device)
+	if err != nil {
+		return nil, err
+	}
+	options := []trafo.Option{trafo.WithDevice(device, index), trafo.WithBackgroundShare(e.Share)}
 	if e.Threads > 0 {
 		options = append(options, trafo.WithThreads(e.Threads))
 	}
-	return options
+	return trafo.NewContext(options...)
 }
 
 // Model is a model with its device, which those with an adapter share with their base.
@@ -62,7 +73,7 @@ func (m *Model) WithAdapter(adapter string) (*Model, error) {
 
 // Load reads a model.
 func Load(path string, engine Engine) (*Model, error) {
-	device, err := trafo.NewContext(engine.options()...)
+	device, err := engine.newContext()
 	if err != nil {
 		return nil, err
 	}

@@ -80,8 +80,8 @@ type Models struct {
 }
 
 // NewModels serves the base.
-func NewModels(base *Base, threads int) (*Models, error) {
-	model, err := base.LoadToServe(Engine{threads, 1})
+func NewModels(base *Base, engine Engine) (*Models, error) {
+	model, err := base.LoadToServe(engine)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ func TestOptionsAreCheckedByName(t *testing.T) {
 		{"--beam x", "--beam"},
 		{"--beam", "beam"},
 		{"--bean 2", "--bean"},
+		{"--device cuda:1", ""},
+		{"--device gpu", "--device: "},
 		{"--queue 0", "--queue must be at least 1"},
 		{"--replay -1", "--replay must be at least 0"},
 		{"--updates 20", "--updates must be above --warmup"},
