@@ -141,7 +141,7 @@ impl Recipe {
             warmup: 150,
             updates: 1200,
             batch_tokens: 1024,
-            replay: 2000,
+            replay: 12000,
         }
     }
 }

@@ -46,8 +46,8 @@ impl Default for Learning {
             every: 20,
             patience: 5,
             batch_tokens: 1024,
-            replay: 2000,
-            share: 0.25,
+            replay: 12000,
+            share: 0.15,
             per_person: 200,
             most: 5000,
         }

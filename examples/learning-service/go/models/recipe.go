@@ -27,7 +27,7 @@ type Recipe struct {
 // Demo has the settings of scripts/demo.sh.
 func Demo(device string) Recipe {
 	return Recipe{Device: device, Vocabulary: 1000, Layers: 2, Width: 128, LearningRate: 3e-3, Warmup: 150, Updates: 1200,
-		BatchTokens: 1024, Replay: 2000}
+		BatchTokens: 1024, Replay: 12000}
 }
 
 // TrainDemo trains a base on the demo corpus into folder, which is there as a whole or not at all. An interrupted call

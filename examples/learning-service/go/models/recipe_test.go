@@ -25,7 +25,7 @@ func TestABaseIsTrainedAsAWholeOrNotAtAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(base.Replay) != 2000 || len(base.Regression) != 400 || base.Replay[0] == base.Regression[0] {
+	if len(base.Replay) != 12000 || len(base.Regression) != 400 || base.Replay[0] == base.Regression[0] {
 		t.Error(len(base.Replay), len(base.Regression))
 	}
 	if _, err := os.Stat(training(folder)); !os.IsNotExist(err) {

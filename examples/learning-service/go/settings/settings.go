@@ -111,7 +111,7 @@ func Default() Settings {
 		BusyShare: 0.1, Queue: 1024, MostBody: 1 << 20, TimeLimit: 30, MostDomains: 16, StoredPerPerson: 10_000,
 		MostCorrections: 100_000,
 		Learning: Learning{Seed: 1, Rank: 8, LearningRate: 3e-3, Warmup: 20, Updates: 400, Every: 20, Patience: 5,
-			BatchTokens: 1024, Replay: 2000, Share: 0.25, PerPerson: 200, Most: 5000},
+			BatchTokens: 1024, Replay: 12000, Share: 0.15, PerPerson: 200, Most: 5000},
 		Bounds: Bounds{RegressionLoss: 0.5, Length: 1.5},
 	}
 }
