@@ -1,7 +1,8 @@
 //! Many clients at once, while rounds are learned: no request fails, streams are whole, and the process does not grow.
 //!
 //! CLIENTS (64), CLIENT_SECONDS (3; 3600 for an hour), CLIENT_PAUSE between the requests of a client, in milliseconds (0).
-//! LEARNING_OPTIONS: options of the service. Memory is compared in runs of 120 s or more.
+//! LEARNING_OPTIONS: options of the service. Memory is compared in runs of 120 s or more: in the first twentieth of the time, clients
+//! do not pause, so that the service has taken the memory for requests of all of them at once.
 
 mod common;
 
@@ -137,6 +138,8 @@ fn many_clients_and_rounds() {
         for client in 0..clients {
             let (service, lines, counts) = (&service, &lines, &counts);
             scope.spawn(move || {
+                let crowd = began + time / 20;
+                ask(service, client, lines, (Duration::ZERO, crowd), counts);
                 // Clients with a pause do not ask in the same moment.
                 std::thread::sleep(pause * client as u32 / clients as u32);
                 ask(service, client, lines, (pause, end), counts);
