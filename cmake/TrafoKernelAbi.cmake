@@ -7,6 +7,7 @@ file(GLOB TRAFO_KERNEL_HEADERS CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/engine/backend/gemm_tuner.h ${PROJECT_SOURCE_DIR}/engine/backend/side_stream.h
   ${PROJECT_SOURCE_DIR}/engine/backend/cuda/plugin_api.h ${PROJECT_SOURCE_DIR}/engine/backend/cuda/nccl_api.h
   ${PROJECT_SOURCE_DIR}/engine/backend/cuda/link_api.h ${PROJECT_SOURCE_DIR}/engine/backend/cuda/copy_api.h
+  ${PROJECT_SOURCE_DIR}/engine/backend/cuda/priority_api.h
   ${PROJECT_SOURCE_DIR}/engine/backend/cuda/cards.h
   ${PROJECT_SOURCE_DIR}/engine/core/dtype.h ${PROJECT_SOURCE_DIR}/engine/core/numeric/philox.h)
 list(SORT TRAFO_KERNEL_HEADERS)

@@ -110,8 +110,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_get_device(const trafo_conte
                                                                int32_t *out_index);
 /* Host threads that compute, 1 to 256. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_threads(trafo_context *context, int32_t threads);
-/* The option background_share of trafo_context_options, from the next call on: 0.001 to 1. UNSUPPORTED: a share below 1 on CUDA.
- * since 0.1 */
+/* The option background_share of trafo_context_options, from the next call on: 0.001 to 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_background_share(trafo_context *context, double share);
 
 #include "trafo/generated/device_info.h"

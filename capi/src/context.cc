@@ -4,6 +4,7 @@
 
 #include "capi/src/handles.h"
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cuda/cuda_backend.h"
 #include "engine/io/atomic_file.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/runtime/trace_report.h"
@@ -21,14 +22,11 @@ static std::unique_ptr<Context> make_context_anywhere(int threads) {
   }
 }
 
-// The share is of host threads, which compute nothing for a GPU.
 static void set_background_share(const Call& call, const std::shared_ptr<Context>& context,
                                  const char* name, double share) {
   if (!(share >= BackgroundShare::kLeast && share <= 1.0))
     call.refuse_argument(name, " must be ", BackgroundShare::kLeast, " to 1, got ", share);
-  if (share < 1.0 && context->device().kind != DeviceKind::cpu)
-    throw ArgumentError(ErrorCode::unsupported, call.function(), name,
-                        " below 1 is for contexts on the CPU");
+  set_background(context->backend(), share < 1.0);
   lock_of(context).background_share().set(share);
 }
 

@@ -13,25 +13,24 @@ constexpr std::chrono::microseconds kStep{500};
 // Threads that are in a call in the foreground, in the whole process.
 constinit std::atomic<int> foreground_threads{0};
 
-bool foreground_computes() {
+}  // namespace
+
+bool BackgroundShare::others_compute() noexcept {
   return foreground_threads.load(std::memory_order_relaxed) > 0;
 }
 
-}  // namespace
-
-void BackgroundShare::give_way() noexcept {
-  if (!foreground_computes()) return;
-  if (Clock::now().time_since_epoch().count() < slice_end_.load(std::memory_order_relaxed)) return;
-  pause();
+bool BackgroundShare::must_give_way() const noexcept {
+  return others_compute() &&
+         Clock::now().time_since_epoch().count() >= slice_end_.load(std::memory_order_relaxed);
 }
 
 // One of the threads that pause measures the time, and begins the next slice for all of them.
-void BackgroundShare::pause() noexcept {
+void BackgroundShare::pause(Duration beyond) noexcept {
   const bool measures = !measured_.exchange(true, std::memory_order_acquire);
   const auto length =
-      std::chrono::duration_cast<Clock::duration>(kSlice * ((1.0 - share_) / share_));
+      std::chrono::duration_cast<Clock::duration>((kSlice + beyond) * ((1.0 - share_) / share_));
   Clock::time_point now = Clock::now();
-  while (foreground_computes()) {
+  while (others_compute()) {
     const auto left = measures ? length - paused_ : Clock::duration(kStep);
     std::this_thread::sleep_for(std::clamp(left, Clock::duration(0), Clock::duration(kStep)));
     const Clock::time_point before = std::exchange(now, Clock::now());

@@ -11,6 +11,8 @@ namespace trafo {
 // two pieces of work.
 class BackgroundShare {
  public:
+  using Duration = std::chrono::steady_clock::duration;
+
   // Longest time that calls in the background compute before they pause, while calls in the
   // foreground are in flight. A piece of work that has begun is finished first.
   static constexpr std::chrono::microseconds kSlice{1000};
@@ -24,12 +26,20 @@ class BackgroundShare {
   void set(double share) { share_ = share; }
   bool in_foreground() const { return share_ >= 1.0; }
 
+  // Whether a call in the foreground is in flight, in the whole process.
+  static bool others_compute() noexcept;
+
   // Returns at once if no call in the foreground is in flight. Otherwise the threads of the context
-  // compute for kSlice, pause for kSlice * (1 - share) / share, and so on.
-  void give_way() noexcept;
+  // compute for kSlice, pause for kSlice * (1 - share) / share, and so on. A piece of work that has
+  // taken `beyond` more than kSlice lengthens the pause in proportion.
+  void give_way(Duration beyond = {}) noexcept {
+    if (must_give_way()) pause(beyond);
+  }
+  // Whether give_way() would pause now.
+  bool must_give_way() const noexcept;
 
  private:
-  void pause() noexcept;
+  void pause(Duration beyond) noexcept;
 
   using Clock = std::chrono::steady_clock;
 

@@ -84,6 +84,19 @@ TEST(CallPriority, ShortCallsDoNotStarveTheBackground) {
   caller.join();
 }
 
+// Such as a training step on a GPU.
+TEST(CallPriority, APieceThatIsLongerThanASliceLengthensThePause) {
+  BackgroundShare half, whole;
+  half.set(0.5);
+  EXPECT_FALSE(half.must_give_way());
+  const CallPriority foreground(whole);
+  EXPECT_TRUE(half.must_give_way());
+  const auto began = std::chrono::steady_clock::now();
+  half.give_way(40ms);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 40ms);
+  EXPECT_FALSE(half.must_give_way());  // the next slice
+}
+
 TEST(CallPriority, CallsOfTheForegroundDoNotGiveWay) {
   const Worker worker(1.0, 2);
   BackgroundShare whole;

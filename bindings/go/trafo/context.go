@@ -98,9 +98,9 @@ func WithMatmulPrecision(precision DType) Option {
 }
 
 // WithBackgroundShare puts the context into the background if the share is below 1: while other contexts
-// of the process, whose share is 1, are at work, it computes only this share of the time, 0.001 to 1. It
-// gives way within about a millisecond. For training in a process that serves, on the CPU. Results do not
-// depend on it.
+// of the process, whose share is 1, are at work, it computes only this share of the time, 0.001 to 1. On the
+// CPU it gives way within about a millisecond, on CUDA after the training step in progress, with the lowest
+// priority of the card's streams. For training in a process that serves. Results do not depend on it.
 func WithBackgroundShare(share float64) Option {
 	return func(s *settings) { s.c.background_share = C.double(share) }
 }

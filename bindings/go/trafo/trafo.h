@@ -318,7 +318,8 @@ typedef struct trafo_context_options {
    * without AVX512-BF16. Default TRAFO_FLOAT32. */
   int32_t matmul_precision;
   /* Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they
-   * compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1. */
+   * compute this share of the time, at least 0.001. On CUDA, a training step that has begun is finished first, and their work
+   * has the lowest priority of the card's streams. Does not change results. Default 1. */
   double background_share;
   /* A directory for memory: tensors of at least 16 MiB lie in files without names there, which the system pages in and out. For
    * import, export and quantization of models that are larger than the machine's memory; all parameters are frozen at first.
@@ -340,8 +341,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_get_device(const trafo_conte
                                                                int32_t *out_index);
 /* Host threads that compute, 1 to 256. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_threads(trafo_context *context, int32_t threads);
-/* The option background_share of trafo_context_options, from the next call on: 0.001 to 1. UNSUPPORTED: a share below 1 on CUDA.
- * since 0.1 */
+/* The option background_share of trafo_context_options, from the next call on: 0.001 to 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_background_share(trafo_context *context, double share);
 
 /* Written by scripts/generate_options.py from schema/results.toml: change that. Include trafo.h. */

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "engine/backend/cuda/plugin_api.h"
+#include "engine/backend/cuda/priority_api.h"
 #include "engine/backend/side_stream.h"
 #include "engine/backend/tf32.h"
+#include "engine/core/call_priority.h"
 #include "engine/core/plugin_library.h"
 #include "engine/memory/cached_blocks.h"
 
@@ -111,7 +114,11 @@ class CudaBackend final : public Backend,
     release_cached_locked();
   }
 
-  void* stream() override { return device_; }
+  // Every kernel is issued with it.
+  void* stream() override {
+    give_way();
+    return device_;
+  }
   void copy_from_host(void* device, const void* host, size_t bytes) override {
     WhyText why;
     if (bytes) check(table_.copy_from_host(device_, device, host, bytes, why.why()), "copy", why);
@@ -190,6 +197,15 @@ class CudaBackend final : public Backend,
                             refused == RefusedChoice::fails ? 1 : 0);
   }
 
+  void set_background(bool background) {
+    if (background == background_) return;
+    const auto set_priority = reinterpret_cast<cuda::PriorityFunction>(
+        cuda_plugin_symbol(cuda::kPriorityFunctionName).address);
+    WhyText why;
+    check(set_priority(device_, background ? 1 : 0, why.why()), "priority", why);
+    background_ = background;
+  }
+
   void choose_as_on(const cuda::Card* card) {
     WhyText why;
     check(table_.choose_as_on(device_, card, why.why()), kCudaBackendOrigin, why);
@@ -224,15 +240,23 @@ class CudaBackend final : public Backend,
   void begin_capture() override {
     WhyText why;
     check(table_.begin_capture(device_, why.why()), "graph", why);
+    capturing_ = true;
   }
   void* end_capture(char* reason, size_t size) override {
+    capturing_ = false;
     void* graph = nullptr;
     const int32_t result = table_.end_capture(device_, &graph, {reason, size});
     return result == cuda::kSuccess ? graph : nullptr;
   }
   void launch_graph(void* graph) override {
+    give_way();
+    const auto began = Clock::now();
     WhyText why;
     check(table_.launch_graph(device_, graph, why.why()), "graph", why);
+    if (!CallPriority::background() || !BackgroundShare::others_compute()) return;
+    synchronize();  // a whole training step: no other one waits behind it
+    const Clock::duration least{0};
+    beyond_ = std::max(Clock::now() - began - BackgroundShare::kSlice, least);
   }
   void release_graph(void* graph) noexcept override {
     if (graph) table_.release_graph(device_, graph);
@@ -316,6 +340,16 @@ class CudaBackend final : public Backend,
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // A call in the background pauses before it issues work, when all that it has issued is done.
+  void give_way() {
+    BackgroundShare* const share = CallPriority::background();
+    if (!share || capturing_ || !share->must_give_way()) return;
+    synchronize();
+    share->give_way(std::exchange(beyond_, {}));
+  }
+
   void check(int32_t result, const char* origin, const WhyText& why) const {
     require(result == cuda::kSuccess, code_of(result), origin, device_name(device()), ": ",
             why.text);
@@ -362,6 +396,8 @@ class CudaBackend final : public Backend,
   mutable std::mutex mutex_;
   CachedBlocks cached_;
   MemoryStats stats_;
+  bool background_ = false, capturing_ = false;
+  Clock::duration beyond_{0};  // time of the newest graph over a slice of the background
 };
 
 }  // namespace
@@ -395,6 +431,10 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
 PluginSymbol cuda_plugin_symbol(const char* name) {
   const Plugin& plugin = load_plugin();
   return {plugin_symbol(kCudaPlugin, plugin.file, name), plugin.file.path};
+}
+
+void set_background(Backend& backend, bool background) {
+  if (auto* cuda = dynamic_cast<CudaBackend*>(&backend)) cuda->set_background(background);
 }
 
 void choose_kernels_as_on(Backend& backend, const cuda::Card* card) {

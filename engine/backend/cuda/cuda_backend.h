@@ -42,6 +42,11 @@ struct PluginSymbol {
 };
 PluginSymbol cuda_plugin_symbol(const char* name);
 
+// Calls on this backend are in the background or, as at first, in the foreground: on CUDA, their
+// work has the lowest or the highest priority of the card's. Waits for work that was issued. Does
+// nothing on another device.
+void set_background(Backend& backend, bool background);
+
 // Kernels of this CUDA backend are chosen as on `card` from now on; null: as on its own card. For
 // tests. Throws UNSUPPORTED if these kernels do not run on its own card, which may have less shared
 // memory or not the instructions of 9.0. Only the choice is the other card's: its machine code is

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -19,6 +20,7 @@ import (
 	"github.com/trafo-engine/trafo/examples/learning-service/go/core"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/fault"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/learn"
+	"github.com/trafo-engine/trafo/examples/learning-service/go/models"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/openai"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/settings"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/store"
@@ -52,9 +54,6 @@ func run(arguments []string) error {
 	if address := listener.Addr().(*net.TCPAddr); settings.Token == "" && !address.IP.IsLoopback() {
 		return fault.New(fault.Invalid, "%v is not a loopback address: set LEARNING_SERVICE_TOKEN", address)
 	}
-	if _, err := os.Stat(settings.BaseFolder()); err != nil {
-		return fault.New(fault.Invalid, "there is no base model: %v; give --base, or start the service in Rust, which trains one", err)
-	}
 	if err := os.MkdirAll(settings.Data, 0o777); err != nil {
 		return err
 	}
@@ -63,6 +62,11 @@ func run(arguments []string) error {
 		return err
 	}
 	defer s.Close()
+	if settings.Base == "" {
+		if err := makeBase(&settings); err != nil {
+			return err
+		}
+	}
 	c, refused, err := core.Open(settings, s)
 	if err != nil {
 		return err
@@ -71,6 +75,21 @@ func run(arguments []string) error {
 		fmt.Fprintln(os.Stderr, reason)
 	}
 	return serve(c, listener)
+}
+
+// makeBase trains the base of the demo corpus if the folder is missing.
+func makeBase(s *settings.Settings) error {
+	folder := s.BaseFolder()
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		return fault.IO(err)
+	}
+	began, recipe := time.Now(), models.Demo(s.Device)
+	fmt.Fprintln(os.Stderr, "there is no base model: a small one is trained from the demo corpus into", folder)
+	return recipe.TrainDemo(folder, func(update int64) {
+		if update%100 == 0 {
+			fmt.Fprintf(os.Stderr, "update %d of %d, %.0f s\n", update, recipe.Updates, time.Since(began).Seconds())
+		}
+	})
 }
 
 // serve answers until a signal to end comes, and then what it has accepted.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trafo::{
-    ContextOptions, Corpus, EventKind, Model, ModelConfig, Period, Schedule, Tokenizer,
+    ContextOptions, Corpus, Device, EventKind, Model, ModelConfig, Period, Schedule, Tokenizer,
     TokenizerOptions, Trainer, TrainerOptions, find_model, find_vocabulary,
 };
 
@@ -26,6 +26,7 @@ const MOST_REGRESSION: usize = 400;
 /// How a model computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
+    pub device: Device,
     /// 0 is one for each core.
     pub threads: usize,
     /// Share of the time while models with share 1 compute.
@@ -34,7 +35,7 @@ pub struct Engine {
 
 impl Engine {
     pub fn options(self) -> ContextOptions {
-        ContextOptions::new().threads(self.threads).background_share(self.share)
+        ContextOptions::new().device(self.device).threads(self.threads).background_share(self.share)
     }
 }
 
@@ -70,14 +71,9 @@ impl Base {
         Ok(Model::load_on(&engine.options(), &self.model)?)
     }
 
-    /// A model to translate with, by the adapter in a directory if there is one.
-    pub fn load_to_serve(&self, adapter: Option<&Path>, engine: Engine) -> Result<Model> {
+    /// A model to translate with, and to make others of by [`Model::with_adapter`].
+    pub fn load_to_serve(&self, engine: Engine) -> Result<Model> {
         let mut model = self.load(engine)?;
-        if let Some(directory) = adapter {
-            model.load_adapter(directory)?;
-            model.merge_adapter()?;
-            model.remove_adapter()?; // and the weights that it was merged into are freed
-        }
         model.prepare_inference()?;
         Ok(model)
     }
@@ -120,6 +116,8 @@ pub fn read_pairs(source: &Path, target: &Path) -> Result<Vec<Pair>> {
 /// How a base is trained.
 #[derive(Clone, Debug)]
 pub struct Recipe {
+    /// Computes the training.
+    pub device: Device,
     pub vocabulary: usize,
     pub layers: usize,
     pub width: usize,
@@ -135,6 +133,7 @@ impl Recipe {
     /// The settings of scripts/demo.sh.
     pub fn demo() -> Self {
         Recipe {
+            device: Device::Cpu,
             vocabulary: 1000,
             layers: 2,
             width: 128,
@@ -142,7 +141,7 @@ impl Recipe {
             warmup: 150,
             updates: 1200,
             batch_tokens: 1024,
-            replay: 2000,
+            replay: 12000,
         }
     }
 }
@@ -178,7 +177,9 @@ pub fn train(
         .after_updates(recipe.updates)
         .save_freq(Period::Updates(200))
         .keep_last(1);
-    let mut trainer = Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus)
+    let context = ContextOptions::new().device(recipe.device);
+    let model = Model::new_on(&context, &config, 1)?;
+    let mut trainer = Trainer::builder(model, &tokenizer, &corpus)
         .options(options)
         .run_directory(work.join("run"))
         .build()?;
@@ -230,8 +231,9 @@ pub fn demo_corpus(folder: &Path) -> Result<(Vec<Pair>, Vec<Pair>)> {
 }
 
 /// Trains the demo's base into `folder`.
-pub fn train_demo(folder: &Path, progress: impl FnMut(i64)) -> Result<()> {
+pub fn train_demo(folder: &Path, device: Device, progress: impl FnMut(i64)) -> Result<()> {
     let (pairs, test) = demo_corpus(&folder.with_extension("training").join("corpus"))?;
     let regression = &test[..MOST_REGRESSION.min(test.len())];
-    train(folder, &pairs, regression, &Recipe::demo(), progress)
+    let recipe = Recipe { device, ..Recipe::demo() };
+    train(folder, &pairs, regression, &recipe, progress)
 }

@@ -57,10 +57,10 @@ impl Core {
         let base = Base::open(&settings.base_folder())?;
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
-        let models = Arc::new(Models::new(&base, settings.serve_threads)?);
+        let models = Arc::new(Models::new(&base, settings.server())?);
         let mut refused = Vec::new();
         for domain in store.domains()? {
-            refused.extend(load_current(&models, &base, &store, data, &domain)?);
+            refused.extend(load_current(&models, &store, data, &domain)?);
         }
         let core = Core {
             settings,
@@ -147,7 +147,7 @@ impl Core {
             let chosen = self.store.good(&domain, version)?;
             // Loaded first: a version that cannot be loaded must not be the current one.
             let data = &self.settings.data;
-            let served = match self.models.load(&self.base, data, &domain, chosen.as_ref()) {
+            let served = match self.models.load(data, &domain, chosen.as_ref()) {
                 Ok(served) => served,
                 Err(fault @ Fault::Damaged(_)) => {
                     self.store.mark_damaged(domain.id, version, fault.message())?;
@@ -164,7 +164,7 @@ impl Core {
 
     /// Serves the current version of a domain anew. To be called within [`switching`](Self::switching).
     pub fn load_current(&self, domain: &Domain) -> Result<Vec<String>> {
-        load_current(&self.models, &self.base, &self.store, &self.settings.data, domain)
+        load_current(&self.models, &self.store, &self.settings.data, domain)
     }
 
     /// Deletes a person's corrections and the adapters that have learned from them. The learner removes the files of its

@@ -10,7 +10,6 @@ use trafo::{
     FinishReason, GenerationOptions, Generator, Model, Tokenizer, find_model, find_vocabulary,
 };
 
-use crate::base::Engine;
 use crate::fault::{Fault, Result};
 use crate::settings::Settings;
 
@@ -68,8 +67,7 @@ impl LanguageModel {
             )));
         }
         let tokenizer = Tokenizer::load(find_vocabulary(folder)?)?;
-        let engine = Engine { threads: settings.serve_threads, share: 1.0 };
-        let mut model = Model::load_on(&engine.options(), find_model(folder)?)?;
+        let mut model = Model::load_on(&settings.server().options(), find_model(folder)?)?;
         model.prepare_inference()?;
         let generator = Generator::new(&model, &tokenizer, KEPT)?;
         let (requests, incoming) = sync_channel(settings.queue);

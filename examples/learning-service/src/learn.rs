@@ -126,14 +126,13 @@ fn learn(core: &Core, round: &Round) -> Result<()> {
 
 /// Ends a round. False: another version than the measured one is served meanwhile, and nothing has changed.
 fn end(core: &Core, round: &Round, judged: Judged) -> Result<bool> {
-    let Judged { outcome, model, before } = judged;
+    let Judged { outcome, served, before } = judged;
     if core.store.chosen(round.domain_id)? != before {
         return Ok(false);
     }
     if core.store.finish(round, &outcome)? {
-        if outcome.serve {
-            let served = Served { version: round.version, model };
-            core.models.put(round.domain_id, &round.domain, Some(served));
+        if served.is_some() {
+            core.models.put(round.domain_id, &round.domain, served);
         }
         log(round, if outcome.serve { "served" } else { "refused" });
     }
@@ -142,7 +141,8 @@ fn end(core: &Core, round: &Round, judged: Judged) -> Result<bool> {
 
 struct Judged {
     outcome: Outcome,
-    model: Model,
+    /// The candidate, if it is good.
+    served: Option<Served>,
     /// The version that it was compared with; none is the base.
     before: Option<Chosen>,
 }
@@ -158,19 +158,19 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
         let mut pause = |took| rest(core, took);
         measure(model, &base.frame, &sets, settings.beam, &core.cancel, &mut pause)
     };
-    let of_base = figures_of(&base.load_to_serve(None, learner)?)?;
+    let model = base.load_to_serve(learner)?;
+    let of_base = figures_of(&model)?;
     let current = current(core, round)?;
     let of_current = match &current {
         None => None,
         Some(chosen) => {
             let folder = adapter_folder(&settings.data, &round.domain, chosen.version);
-            Some(figures_of(&base.load_to_serve(Some(&folder), learner)?)?)
+            Some(figures_of(&model.with_adapter(folder)?)?)
         }
     };
     let before = of_current.as_ref().unwrap_or(&of_base);
     let adapter = adapter_folder(&settings.data, &round.domain, round.version);
-    let mut model = base.load_to_serve(Some(&adapter), learner)?;
-    let candidate = figures_of(&model)?;
+    let candidate = figures_of(&model.with_adapter(&adapter)?)?;
     if core.must_end_round() {
         return Ok(None);
     }
@@ -182,14 +182,11 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
         "before_version": current.as_ref().map_or(0, |chosen| chosen.version),
         "examples": examples(round, before, &candidate),
     });
-    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let threads = settings.serve_threads;
-    model.set_threads(if threads > 0 { threads } else { cores() })?;
-    model.set_background_share(1.0)?;
     let serve = why.is_none();
+    let served = serve.then(|| core.models.with_adapter(&adapter, round.version)).transpose()?;
     let reason = why.unwrap_or_else(|| "it is better".to_string());
     let outcome = Outcome { serve, hash: Some(hash), figures, reason };
-    Ok(Some(Judged { outcome, model, before: current }))
+    Ok(Some(Judged { outcome, served, before: current }))
 }
 
 /// The version that is served, after one that is damaged on disk was replaced.

@@ -15,6 +15,7 @@ use learning_service::fault::{Fault, Result, io};
 use learning_service::settings::{Settings, USAGE};
 use learning_service::store::Store;
 use learning_service::{api, learn};
+use trafo::Device;
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,7 +41,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
     std::fs::create_dir_all(&settings.data).map_err(io(&settings.data))?;
     let store = Store::open(&settings.data.join("service.db"))?;
     if settings.base.is_none() && !settings.base_folder().exists() {
-        make_base(&settings.base_folder())?;
+        make_base(&settings.base_folder(), settings.device)?;
     }
     let (core, refused) = Core::open(settings, store)?;
     for reason in refused {
@@ -79,13 +80,13 @@ fn token(value: Option<OsString>) -> Result<Option<String>> {
     }
 }
 
-fn make_base(folder: &Path) -> Result<()> {
+fn make_base(folder: &Path, device: Device) -> Result<()> {
     let (began, of) = (Instant::now(), Recipe::demo().updates);
     eprintln!(
         "there is no base model: a small one is trained from the demo corpus into {}",
         folder.display()
     );
-    train_demo(folder, |update| {
+    train_demo(folder, device, |update| {
         if update % 100 == 0 {
             eprintln!("update {update} of {of}, {:.0} s", began.elapsed().as_secs_f64());
         }

@@ -1,4 +1,4 @@
-//! The models that are served: one for each domain with an adapter, and the base.
+//! The models that are served: the base, and over its weights one for each domain with an adapter.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -94,17 +94,15 @@ pub struct Served {
 
 /// Which model serves a domain. A batch keeps the model that it began with, so that a switch fails no request.
 pub struct Models {
-    engine: Engine,
     base: Arc<Served>,
     domains: Mutex<HashMap<i64, (String, Arc<Served>)>>,
 }
 
 impl Models {
-    pub fn new(base: &Base, threads: usize) -> Result<Self> {
-        let engine = Engine { threads, share: 1.0 };
-        let model = base.load_to_serve(None, engine)?;
+    pub fn new(base: &Base, engine: Engine) -> Result<Self> {
+        let model = base.load_to_serve(engine)?;
         let base = Arc::new(Served { version: 0, model });
-        Ok(Models { engine, base, domains: Mutex::default() })
+        Ok(Models { base, domains: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, (String, Arc<Served>)>> {
@@ -124,7 +122,6 @@ impl Models {
     /// say nothing about the adapter: there may be no memory, for instance.
     pub fn load(
         &self,
-        base: &Base,
         data: &Path,
         domain: &Domain,
         chosen: Option<&Chosen>,
@@ -132,11 +129,16 @@ impl Models {
         let Some(chosen) = chosen else { return Ok(None) };
         let adapter = adapter_folder(data, &domain.name, chosen.version);
         check_adapter(&adapter, &chosen.hash)?;
-        let model = base.load_to_serve(Some(&adapter), self.engine).map_err(|fault| {
+        let served = self.with_adapter(&adapter, chosen.version).map_err(|fault| {
             let (version, name) = (chosen.version, &domain.name);
             Fault::Unavailable(format!("version {version} of {name} cannot be loaded: {fault}"))
         })?;
-        Ok(Some(Served { version: chosen.version, model }))
+        Ok(Some(served))
+    }
+
+    /// The model of an adapter, which takes the memory of the adapter alone.
+    pub fn with_adapter(&self, adapter: &Path, version: i64) -> Result<Served> {
+        Ok(Served { version, model: self.base.model.with_adapter(adapter)? })
     }
 
     /// Serves a loaded model from the next batch on, or the base without one.
@@ -199,7 +201,6 @@ pub fn check_adapter(adapter: &Path, expected: &str) -> Result<()> {
 /// Serves the current version of a domain. A damaged one is noted, and another good one is served. Returns the reasons.
 pub fn load_current(
     models: &Models,
-    base: &Base,
     store: &Store,
     data: &Path,
     domain: &Domain,
@@ -207,7 +208,7 @@ pub fn load_current(
     let mut refused = Vec::new();
     loop {
         let chosen = store.chosen(domain.id)?;
-        match (models.load(base, data, domain, chosen.as_ref()), chosen) {
+        match (models.load(data, domain, chosen.as_ref()), chosen) {
             (Ok(served), _) => {
                 models.put(domain.id, &domain.name, served);
                 return Ok(refused);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use trafo::Device;
 
 use crate::base::Engine;
 use crate::fault::{Fault, Result};
@@ -45,8 +46,8 @@ impl Default for Learning {
             every: 20,
             patience: 5,
             batch_tokens: 1024,
-            replay: 2000,
-            share: 0.25,
+            replay: 12000,
+            share: 0.15,
             per_person: 200,
             most: 5000,
         }
@@ -77,6 +78,8 @@ pub struct Settings {
     /// New corrections of a domain that start a round.
     pub batch: usize,
     pub beam: usize,
+    /// Computes translations, training and measuring.
+    pub device: Device,
     /// Threads that translate; 0 is one for each core.
     pub serve_threads: usize,
     /// Threads that train.
@@ -91,7 +94,7 @@ pub struct Settings {
     pub most_body: usize,
     /// Seconds until a request that is not answered is given up.
     pub time_limit: f64,
-    /// Domains that may exist; each has a copy of the model in memory.
+    /// Domains that may exist; each has an adapter in memory.
     pub most_domains: usize,
     /// Corrections of a person that are stored.
     pub stored_per_person: usize,
@@ -111,6 +114,7 @@ impl Default for Settings {
             token: None,
             batch: 10,
             beam: 4,
+            device: Device::Cpu,
             serve_threads: 0,
             train_threads: 1,
             train_share: 1.0,
@@ -135,6 +139,7 @@ pub const USAGE: &str = "usage: learning-service [--NAME VALUE]...
   --address HOST:PORT    (127.0.0.1:8080); port 0 is a free one
   --batch N              new corrections of a domain that start a round (10)
   --beam N               (4)
+  --device DEVICE        cpu, cuda, cuda:N or auto, of translations and training (cpu)
   --serve-threads N      threads that translate, 0: one for each core (0)
   --train-threads N      threads that train (1)
   --train-share X        share of the time in which training computes (1)
@@ -178,6 +183,10 @@ impl Settings {
             "--address" => self.address = value.into(),
             "--batch" => self.batch = number(name, value)?,
             "--beam" => self.beam = number(name, value)?,
+            "--device" => {
+                self.device =
+                    value.parse().map_err(|error| Fault::Invalid(format!("{name}: {error}")))?;
+            }
             "--serve-threads" => self.serve_threads = number(name, value)?,
             "--train-threads" => self.train_threads = number(name, value)?,
             "--train-share" => self.train_share = number(name, value)?,
@@ -241,9 +250,13 @@ impl Settings {
         Ok(())
     }
 
+    /// How requests are computed.
+    pub fn server(&self) -> Engine {
+        Engine { device: self.device, threads: self.serve_threads, share: 1.0 }
+    }
     /// How training and measuring compute.
     pub fn learner(&self) -> Engine {
-        Engine { threads: self.train_threads, share: self.busy_share }
+        Engine { device: self.device, threads: self.train_threads, share: self.busy_share }
     }
 
     pub fn base_folder(&self) -> PathBuf {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use common::{Instance, TestFolder};
+use common::{Instance, TestFolder, device};
 use learning_service::base::{demo_corpus, train_demo};
 use learning_service::measure::contains_words;
 use learning_service::versions::Pair;
@@ -95,7 +95,7 @@ fn figures_of_the_guide() {
         std::env::var_os("LEARNING_BASE").map_or_else(|| folder.path().join("base"), PathBuf::from);
     if !base.exists() {
         let began = Instant::now();
-        train_demo(&base, |_| {}).unwrap();
+        train_demo(&base, device(), |_| {}).unwrap();
         println!("base: {:.0} s", began.elapsed().as_secs_f64());
     }
     let (train, test) = demo_corpus(&folder.path().join("corpus")).unwrap();

@@ -12,7 +12,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{Instance, TestFolder};
+use common::{Instance, TestFolder, device};
 use learning_service::base::{read_pairs, train_demo};
 use learning_service::versions::Pair;
 
@@ -104,7 +104,7 @@ fn latencies_beside_training() {
     let base =
         std::env::var_os("LEARNING_BASE").map_or_else(|| folder.path().join("base"), PathBuf::from);
     if !base.exists() {
-        train_demo(&base, |_| {}).unwrap();
+        train_demo(&base, device(), |_| {}).unwrap();
     }
     let pairs = |name: &str| {
         let side = |side: &str| base.join(format!("{name}.{side}"));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use common::{Instance, TestFolder};
+use common::{Instance, TestFolder, device};
 use learning_service::base::{Recipe, train};
 use learning_service::versions::Pair;
 use serde_json::json;
@@ -55,7 +55,7 @@ fn bleu(service: &Instance, test: &[Pair]) -> (f64, i64) {
 
 fn recipe() -> Recipe {
     let updates = setting("MULTI30K_UPDATES", "500")[0];
-    Recipe { vocabulary: 4000, updates, ..Recipe::demo() }
+    Recipe { device: device(), vocabulary: 4000, updates, ..Recipe::demo() }
 }
 
 /// Trains a model from nothing, unless it is there.

@@ -317,6 +317,8 @@ fn requests_that_are_wrong_are_refused_with_a_reason() {
     }
     let error = fails_to_start(folder.path(), &["--beam", "x"]);
     assert!(error.contains("--beam"), "{error}");
+    let error = fails_to_start(folder.path(), &["--device", "gpu"]);
+    assert!(error.contains("--device: ") && error.contains("gpu"), "{error}");
     let error = fails_to_start(&folder.path().join("other"), &["--address", "0.0.0.0:0"]);
     assert!(error.contains("LEARNING_SERVICE_TOKEN"), "{error}");
 }

@@ -299,7 +299,7 @@ pub struct trafo_context_options {
     pub graphs: i32,
     #[doc = " TRAFO_*. TRAFO_FLOAT32 or TRAFO_BFLOAT16: what GEMMs of float32 tensors multiply on the CPU, forward and backward. With\n bfloat16, both operands are rounded to it. Products are exact; sums, results, weights and all else are float32. GEMMs with\n few rows and translating stay float32. UNSUPPORTED: bfloat16 on CUDA, where models compute in bfloat16, and on a processor\n without AVX512-BF16. Default TRAFO_FLOAT32."]
     pub matmul_precision: i32,
-    #[doc = " Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they\n compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1."]
+    #[doc = " Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they\n compute this share of the time, at least 0.001. On CUDA, a training step that has begun is finished first, and their work\n has the lowest priority of the card's streams. Does not change results. Default 1."]
     pub background_share: f64,
     #[doc = " A directory for memory: tensors of at least 16 MiB lie in files without names there, which the system pages in and out. For\n import, export and quantization of models that are larger than the machine's memory; all parameters are frozen at first.\n Empty: none. CPU only. Does not change results. Default empty."]
     pub memory_directory: trafo_string_view,
@@ -365,7 +365,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The option background_share of trafo_context_options, from the next call on: 0.001 to 1. UNSUPPORTED: a share below 1 on CUDA.\n since 0.1"]
+    #[doc = " The option background_share of trafo_context_options, from the next call on: 0.001 to 1. since 0.1"]
     pub fn trafo_context_set_background_share(
         context: *mut trafo_context,
         share: f64,

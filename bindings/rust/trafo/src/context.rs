@@ -92,8 +92,9 @@ impl ContextOptions {
         self
     }
     /// Below 1, the engine works in the background: while other engines of the process, whose share is 1, are at work,
-    /// it computes only this share of the time, 0.001 to 1. It gives way within about a millisecond. For training in
-    /// a process that serves. On the CPU only. Never changes results.
+    /// it computes only this share of the time, 0.001 to 1. On the CPU it gives way within about a millisecond, on CUDA
+    /// after the training step in progress, with the lowest priority of the card's streams. For training in a process
+    /// that serves. Never changes results.
     pub fn background_share(mut self, share: f64) -> Self {
         self.background_share = share;
         self

@@ -15,7 +15,8 @@ typedef struct trafo_context_options {
    * without AVX512-BF16. Default TRAFO_FLOAT32. */
   int32_t matmul_precision;
   /* Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they
-   * compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1. */
+   * compute this share of the time, at least 0.001. On CUDA, a training step that has begun is finished first, and their work
+   * has the lowest priority of the card's streams. Does not change results. Default 1. */
   double background_share;
   /* A directory for memory: tensors of at least 16 MiB lie in files without names there, which the system pages in and out. For
    * import, export and quantization of models that are larger than the machine's memory; all parameters are frozen at first.

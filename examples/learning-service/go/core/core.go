@@ -53,7 +53,7 @@ func Open(settings settings.Settings, s *store.Store) (*Core, []string, error) {
 	if err := models.Clean(s, settings.Data); err != nil {
 		return nil, nil, err
 	}
-	served, err := models.NewModels(base, settings.ServeThreads)
+	served, err := models.NewModels(base, models.Server(&settings))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +82,8 @@ func (c *Core) Room() store.Room {
 
 // Learner says how training and measuring compute.
 func (c *Core) Learner() models.Engine {
-	return models.Engine{Threads: c.Settings.TrainThreads, Share: c.Settings.BusyShare}
+	s := &c.Settings
+	return models.Engine{Device: s.Device, Threads: s.TrainThreads, Share: s.BusyShare}
 }
 
 // Progress of the round; nil: there is none.
@@ -164,7 +165,7 @@ func (c *Core) RollBack(name string, version int64) error {
 			return err
 		}
 		// Loaded first: a version that cannot be loaded must not be the current one.
-		model, err := c.Models.Load(c.Base, c.Settings.Data, name, chosen)
+		model, err := c.Models.Load(c.Settings.Data, name, chosen)
 		if err != nil {
 			if fault.KindOf(err) == fault.Damaged {
 				if failed := c.Store.MarkDamaged(domain.ID, version, err.Error()); failed != nil {
@@ -189,7 +190,7 @@ func (c *Core) RollBack(name string, version int64) error {
 
 // LoadCurrent serves the current version of a domain anew. To be called within Switching.
 func (c *Core) LoadCurrent(domain *store.Domain) ([]string, error) {
-	return models.LoadCurrent(c.Models, c.Base, c.Store, c.Settings.Data, domain)
+	return models.LoadCurrent(c.Models, c.Store, c.Settings.Data, domain)
 }
 
 // Forget deletes a person's corrections and the adapters that have learned from them. The learner removes the files of

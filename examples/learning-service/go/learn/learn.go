@@ -29,6 +29,8 @@ func Start(c *core.Core) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		// The C library keeps the memory of a round for each thread that has trained: this goroutine stays on one.
+		runtime.LockOSThread()
 		work(c)
 	}()
 	return ended
@@ -137,7 +139,7 @@ func learn(c *core.Core, round *store.Round) error {
 			ended, err = end(c, round, judged)
 			return err
 		})
-		if !judged.served {
+		if judged.model != nil && !judged.served {
 			judged.model.Close()
 		}
 		if err != nil {
@@ -150,7 +152,7 @@ func learn(c *core.Core, round *store.Round) error {
 // judged is a measured candidate.
 type judged struct {
 	outcome store.Outcome
-	model   *models.Model
+	model   *models.Model // if it is good
 	before  *store.Chosen // the version that it was compared with; nil is the base
 	served  bool          // whether the model has been given to those that serve
 }
@@ -168,7 +170,7 @@ func end(c *core.Core, round *store.Round, j *judged) (bool, error) {
 	if err != nil || !done {
 		return err == nil, err
 	}
-	if j.outcome.Serve {
+	if j.model != nil {
 		c.Models.Put(round.DomainID, round.Domain, round.Version, j.model)
 		j.served = true
 		log(round, "served")
@@ -185,24 +187,28 @@ func judge(c *core.Core, round *store.Round, digest string) (*judged, error) {
 		return nil, err
 	}
 	s := newSets(round, c.Base.Regression, terms)
-	measureAdapter := func(adapter string) (*models.Model, *measured, error) {
-		model, err := c.Base.LoadToServe(adapter, c.Learner())
-		if err != nil {
-			return nil, nil, err
-		}
-		c.SetProgress(progress(round, "measuring", 0))
-		found, err := measure(c.Closing(), model.Model, c.Base.Frame, s, c.Settings.Beam,
-			func(took time.Duration) { rest(c, took) })
-		if err != nil {
-			model.Close()
-		}
-		return model, found, err
-	}
-	model, ofBase, err := measureAdapter("")
+	base, err := c.Base.LoadToServe(c.Learner())
 	if err != nil {
 		return nil, err
 	}
-	model.Close()
+	defer base.Close()
+	measureModel := func(model *models.Model) (*measured, error) {
+		c.SetProgress(progress(round, "measuring", 0))
+		return measure(c.Closing(), model.Model, c.Base.Frame, s, c.Settings.Beam,
+			func(took time.Duration) { rest(c, took) })
+	}
+	measureAdapter := func(version int64) (*measured, error) {
+		model, err := base.WithAdapter(models.AdapterFolder(c.Settings.Data, round.Domain, version))
+		if err != nil {
+			return nil, err
+		}
+		defer model.Close()
+		return measureModel(model)
+	}
+	ofBase, err := measureModel(base)
+	if err != nil {
+		return nil, err
+	}
 	before, version := ofBase, int64(0)
 	current, err := currentVersion(c, round)
 	if err != nil {
@@ -210,29 +216,22 @@ func judge(c *core.Core, round *store.Round, digest string) (*judged, error) {
 	}
 	if current != nil {
 		version = current.Version
-		if model, before, err = measureAdapter(models.AdapterFolder(c.Settings.Data, round.Domain, version)); err != nil {
+		if before, err = measureAdapter(version); err != nil {
 			return nil, err
 		}
-		model.Close()
 	}
-	model, candidate, err := measureAdapter(models.AdapterFolder(c.Settings.Data, round.Domain, round.Version))
-	if err != nil {
+	candidate, err := measureAdapter(round.Version)
+	if err != nil || c.MustEndRound() {
 		return nil, err
 	}
-	if c.MustEndRound() {
-		model.Close()
-		return nil, nil
-	}
-	j := &judged{model: model, before: current}
-	j.outcome, err = outcomeOf(c, round, digest, version, before, candidate, ofBase)
-	if err == nil {
-		err = prepare(c, model)
-	}
-	if err != nil {
-		model.Close()
+	j := &judged{before: current}
+	if j.outcome, err = outcomeOf(c, round, digest, version, before, candidate, ofBase); err != nil {
 		return nil, err
 	}
-	return j, nil
+	if j.outcome.Serve {
+		j.model, err = c.Models.WithAdapter(models.AdapterFolder(c.Settings.Data, round.Domain, round.Version))
+	}
+	return j, err
 }
 
 func outcomeOf(c *core.Core, round *store.Round, digest string, version int64, before, candidate, base *measured) (store.Outcome, error) {
@@ -247,18 +246,6 @@ func outcomeOf(c *core.Core, round *store.Round, digest string, version int64, b
 		"before_version": version, "examples": examples(round, before.held, candidate.held),
 	})
 	return outcome, err
-}
-
-// prepare has a model compute as those that serve do.
-func prepare(c *core.Core, model *models.Model) error {
-	threads := c.Settings.ServeThreads
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	if err := model.Device.SetThreads(threads); err != nil {
-		return err
-	}
-	return model.Device.SetBackgroundShare(1)
 }
 
 // currentVersion is the version that is served, after one that is damaged on disk was replaced; nil is the base.

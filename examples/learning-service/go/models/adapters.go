@@ -27,13 +27,13 @@ func CheckAdapter(adapter, expected string) error {
 
 // LoadCurrent serves the current version of a domain. A damaged one is noted, and another good one is served.
 // Returns the reasons.
-func LoadCurrent(m *Models, base *Base, s *store.Store, data string, domain *store.Domain) (refused []string, err error) {
+func LoadCurrent(m *Models, s *store.Store, data string, domain *store.Domain) (refused []string, err error) {
 	for {
 		chosen, err := s.Chosen(domain.ID)
 		if err != nil {
 			return refused, err
 		}
-		model, err := m.Load(base, data, domain.Name, chosen)
+		model, err := m.Load(data, domain.Name, chosen)
 		switch {
 		case err == nil && chosen == nil:
 			m.Put(domain.ID, domain.Name, 0, nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trafo-engine/trafo/examples/learning-service/go/fault"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/hash"
+	"github.com/trafo-engine/trafo/examples/learning-service/go/settings"
 	"github.com/trafo-engine/trafo/examples/learning-service/go/store"
 )
 
@@ -23,34 +24,56 @@ const mostRegression = 400
 
 // Engine says how a model computes.
 type Engine struct {
+	Device  string  // cpu, cuda, cuda:N or auto
 	Threads int     // 0: one for each core
 	Share   float64 // of the time while models with share 1 compute
 }
 
-func (e Engine) options() []trafo.Option {
-	options := []trafo.Option{trafo.WithBackgroundShare(e.Share)}
+// Server says how requests are computed.
+func Server(s *settings.Settings) Engine {
+	return Engine{Device: s.Device, Threads: s.ServeThreads, Share: 1}
+}
+
+func (e Engine) newContext() (*trafo.Context, error) {
+	device, index, err := trafo.ParseDevice(e.Device)
+	if err != nil {
+		return nil, err
+	}
+	options := []trafo.Option{trafo.WithDevice(device, index), trafo.WithBackgroundShare(e.Share)}
 	if e.Threads > 0 {
 		options = append(options, trafo.WithThreads(e.Threads))
 	}
-	return options
+	return trafo.NewContext(options...)
 }
 
-// Model is a model with the device that is its alone.
+// Model is a model with its device, which those with an adapter share with their base.
 type Model struct {
 	*trafo.Model
-	Device *trafo.Context
+	Device *trafo.Context // nil: that of the base
 }
 
 // Close frees both, after the call in progress.
 func (m *Model) Close() {
 	// They fail in callbacks of the engine only.
 	_ = m.Model.Close()
-	_ = m.Device.Close()
+	if m.Device != nil {
+		_ = m.Device.Close()
+	}
+}
+
+// WithAdapter gives a model that translates by the adapter in a directory and takes the memory of the adapter alone.
+// It is closed before m.
+func (m *Model) WithAdapter(adapter string) (*Model, error) {
+	model, err := m.Model.WithAdapter(adapter)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{Model: model}, nil
 }
 
 // Load reads a model.
 func Load(path string, engine Engine) (*Model, error) {
-	device, err := trafo.NewContext(engine.options()...)
+	device, err := engine.newContext()
 	if err != nil {
 		return nil, err
 	}
@@ -105,25 +128,13 @@ func OpenBase(folder string) (*Base, error) {
 // Load gives a model to add an adapter to.
 func (b *Base) Load(engine Engine) (*Model, error) { return Load(b.model, engine) }
 
-// LoadToServe gives a model to translate with, by the adapter in a directory unless that is empty.
-func (b *Base) LoadToServe(adapter string, engine Engine) (*Model, error) {
+// LoadToServe gives a model to translate with, and to make others of by WithAdapter.
+func (b *Base) LoadToServe(engine Engine) (*Model, error) {
 	model, err := b.Load(engine)
 	if err != nil {
 		return nil, err
 	}
-	if adapter != "" {
-		err = model.LoadAdapter(adapter)
-		if err == nil {
-			err = model.MergeAdapter()
-		}
-		if err == nil {
-			err = model.RemoveAdapter() // and the weights that it was merged into are freed
-		}
-	}
-	if err == nil {
-		err = model.PrepareInference()
-	}
-	if err != nil {
+	if err := model.PrepareInference(); err != nil {
 		model.Close()
 		return nil, err
 	}

@@ -74,20 +74,18 @@ type served struct {
 // Models says which model serves a domain. A batch keeps the model that it began with, so that a switch fails no
 // request.
 type Models struct {
-	engine  Engine
 	base    *served
 	lock    sync.Mutex
 	domains map[int64]*served
 }
 
 // NewModels serves the base.
-func NewModels(base *Base, threads int) (*Models, error) {
-	engine := Engine{threads, 1}
-	model, err := base.LoadToServe("", engine)
+func NewModels(base *Base, engine Engine) (*Models, error) {
+	model, err := base.LoadToServe(engine)
 	if err != nil {
 		return nil, err
 	}
-	return &Models{engine: engine, base: &served{model: model, users: 1}, domains: map[int64]*served{}}, nil
+	return &Models{base: &served{model: model, users: 1}, domains: map[int64]*served{}}, nil
 }
 
 // ID is the id of a domain that has an adapter, or BaseID.
@@ -125,7 +123,7 @@ func (m *Models) leave(s *served) {
 
 // Load loads the model of chosen, whose adapter is in data; nil is the base. Damaged: its files are. Other errors
 // say nothing about the adapter: there may be no memory, for instance.
-func (m *Models) Load(base *Base, data, domain string, chosen *store.Chosen) (*Model, error) {
+func (m *Models) Load(data, domain string, chosen *store.Chosen) (*Model, error) {
 	if chosen == nil {
 		return nil, nil
 	}
@@ -133,11 +131,16 @@ func (m *Models) Load(base *Base, data, domain string, chosen *store.Chosen) (*M
 	if err := CheckAdapter(adapter, chosen.Hash); err != nil {
 		return nil, err
 	}
-	model, err := base.LoadToServe(adapter, m.engine)
+	model, err := m.WithAdapter(adapter)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "version %d of %s cannot be loaded: %v", chosen.Version, domain, err)
 	}
 	return model, nil
+}
+
+// WithAdapter gives the model of an adapter, which takes the memory of the adapter alone.
+func (m *Models) WithAdapter(adapter string) (*Model, error) {
+	return m.base.model.WithAdapter(adapter)
 }
 
 // Put serves a version from the next batch on, or the base if model is nil.

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -100,7 +101,7 @@ func OpenModel(s *settings.Settings) (*LanguageModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := models.Load(file, models.Engine{Threads: s.ServeThreads, Share: 1})
+	model, err := models.Load(file, models.Server(s))
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +145,7 @@ type client struct {
 
 func (l *LanguageModel) work(generator *trafo.Generator) {
 	defer close(l.ended)
+	runtime.LockOSThread() // see learn.Start
 	defer generator.Close()
 	clients := map[int64]client{}
 	for {

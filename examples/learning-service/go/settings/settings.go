@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/trafo-engine/trafo/bindings/go/trafo"
+
 	"github.com/trafo-engine/trafo/examples/learning-service/go/fault"
 )
 
@@ -81,12 +83,13 @@ type Bounds struct {
 // Settings of the service.
 type Settings struct {
 	Data            string // database, adapters
-	Base            string // directory of the base model; Data/base if empty
+	Base            string // directory of the base model; Data/base if empty, which is trained if it is missing
 	LanguageModel   string // directory of a model that the OpenAI interface serves beside the base; none if empty
 	Address         string
 	Token           string // clients must send it; without one, the address must be a loopback address
 	Batch           int    // new corrections of a domain that start a round
 	Beam            int
+	Device          string  // of translations, training and measuring: cpu, cuda, cuda:N or auto
 	ServeThreads    int     // 0: one for each core
 	TrainThreads    int     //
 	TrainShare      float64 // of the time in which training computes, above 0 and at most 1
@@ -94,7 +97,7 @@ type Settings struct {
 	Queue           int     // sentences that may wait to be translated
 	MostBody        int     // bytes of a request
 	TimeLimit       float64 // seconds until a request that is not answered is given up
-	MostDomains     int     // each has a copy of the model in memory
+	MostDomains     int     // each has an adapter in memory
 	StoredPerPerson int     // corrections of a person
 	MostCorrections int     // corrections of a domain that are stored
 	Learning        Learning
@@ -104,11 +107,11 @@ type Settings struct {
 // Default gives the defaults, which are those of the service in Rust.
 func Default() Settings {
 	return Settings{
-		Data: "learning-data", Address: "127.0.0.1:8080", Batch: 10, Beam: 4, TrainThreads: 1, TrainShare: 1,
+		Data: "learning-data", Address: "127.0.0.1:8080", Batch: 10, Beam: 4, Device: "cpu", TrainThreads: 1, TrainShare: 1,
 		BusyShare: 0.1, Queue: 1024, MostBody: 1 << 20, TimeLimit: 30, MostDomains: 16, StoredPerPerson: 10_000,
 		MostCorrections: 100_000,
 		Learning: Learning{Seed: 1, Rank: 8, LearningRate: 3e-3, Warmup: 20, Updates: 400, Every: 20, Patience: 5,
-			BatchTokens: 1024, Replay: 2000, Share: 0.25, PerPerson: 200, Most: 5000},
+			BatchTokens: 1024, Replay: 12000, Share: 0.15, PerPerson: 200, Most: 5000},
 		Bounds: Bounds{RegressionLoss: 0.5, Length: 1.5},
 	}
 }
@@ -125,12 +128,13 @@ func (s *Settings) flags() *flag.FlagSet {
 	set := flag.NewFlagSet("learning-service", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.StringVar(&s.Data, "data", s.Data, "`folder` of database and adapters")
-	set.StringVar(&s.Base, "base", s.Base, "`folder` of the base model; the folder base of -data by default")
+	set.StringVar(&s.Base, "base", s.Base, "`folder` of the base model; by default the folder base of -data, where one is trained if it is missing")
 	set.StringVar(&s.LanguageModel, "language-model", s.LanguageModel,
 		"`folder` of a decoder-only model for /v1/chat/completions and /v1/completions; it learns nothing")
 	set.StringVar(&s.Address, "address", s.Address, "`host:port`; port 0 is a free one")
 	set.IntVar(&s.Batch, "batch", s.Batch, "new corrections of a domain that start a round")
 	set.IntVar(&s.Beam, "beam", s.Beam, "width of the beam search")
+	set.StringVar(&s.Device, "device", s.Device, "cpu, cuda, cuda:N or auto, of translations and training")
 	set.IntVar(&s.ServeThreads, "serve-threads", s.ServeThreads, "threads that translate; 0: one for each core")
 	set.IntVar(&s.TrainThreads, "train-threads", s.TrainThreads, "threads that train")
 	set.Float64Var(&s.TrainShare, "train-share", s.TrainShare, "share of the time in which training computes")
@@ -178,6 +182,9 @@ func Parse(arguments []string, out io.Writer) (Settings, error) {
 }
 
 func (s *Settings) check() error {
+	if _, _, err := trafo.ParseDevice(s.Device); err != nil {
+		return fault.New(fault.Invalid, "--device: %v", err)
+	}
 	l := &s.Learning
 	for _, each := range []struct {
 		name         string

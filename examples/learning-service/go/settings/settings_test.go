@@ -13,6 +13,8 @@ func TestOptionsAreCheckedByName(t *testing.T) {
 		{"--beam x", "--beam"},
 		{"--beam", "beam"},
 		{"--bean 2", "--bean"},
+		{"--device cuda:1", ""},
+		{"--device gpu", "--device: "},
 		{"--queue 0", "--queue must be at least 1"},
 		{"--replay -1", "--replay must be at least 0"},
 		{"--updates 20", "--updates must be above --warmup"},
@@ -31,7 +33,7 @@ func TestOptionsAreCheckedByName(t *testing.T) {
 
 func TestSettingsOfARoundHaveTheFormOfTheServiceInRust(t *testing.T) {
 	const rust = `{"seed":1,"rank":8,"learning_rate":0.003,"warmup":20,"updates":400,"every":20,"patience":5,` +
-		`"batch_tokens":1024,"replay":2000,"share":0.25,"per_person":200,"most":5000}`
+		`"batch_tokens":1024,"replay":12000,"share":0.15,"per_person":200,"most":5000}`
 	text, err := json.Marshal(Default().Learning)
 	if err != nil || string(text) != rust {
 		t.Errorf("%s, %v", text, err)

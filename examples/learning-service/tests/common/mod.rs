@@ -4,6 +4,7 @@
 //!
 //! LEARNING_SERVICE_PROGRAM: another program than this crate's that is tested in its place, such as the one in Go. Several,
 //! with ':' between them, take turns where a test starts more than one.
+//! LEARNING_DEVICE: computes for the services and trains bases, as `--device` (cpu).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -20,8 +21,8 @@ use learning_service::frame::Frame;
 use learning_service::versions::Pair;
 use serde_json::{Value, json};
 use trafo::{
-    Architecture, Corpus, Model, ModelConfig, Schedule, Tokenizer, TokenizerOptions, Trainer,
-    TrainerOptions,
+    Architecture, Corpus, Device, Model, ModelConfig, Schedule, Tokenizer, TokenizerOptions,
+    Trainer, TrainerOptions,
 };
 
 pub struct TestFolder(PathBuf);
@@ -97,6 +98,7 @@ pub fn base() -> &'static Path {
         let pairs = sentences(&THINGS);
         let (regression, learned) = pairs.split_at(40);
         let recipe = Recipe {
+            device: device(),
             vocabulary: 150,
             layers: 1,
             width: 64,
@@ -228,10 +230,18 @@ fn next_program() -> String {
     programs[NEXT.fetch_add(1, Ordering::Relaxed) % programs.len()].into()
 }
 
+fn device_name() -> String {
+    std::env::var("LEARNING_DEVICE").unwrap_or("cpu".into())
+}
+
+pub fn device() -> Device {
+    device_name().parse().expect("LEARNING_DEVICE is a device")
+}
+
 fn command_on(program: &str, base: &Path, data: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.arg("--data").arg(data).arg("--base").arg(base);
-    command.args(["--address", "127.0.0.1:0"]).args(options);
+    command.args(["--address", "127.0.0.1:0", "--device", &device_name()]).args(options);
     command.env_remove("LEARNING_SERVICE_TOKEN");
     command
 }

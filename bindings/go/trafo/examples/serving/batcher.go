@@ -5,6 +5,7 @@ package serving
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -108,6 +109,8 @@ func (b *Batcher[How, Line]) wake() {
 
 func (b *Batcher[How, Line]) run() {
 	defer close(b.stopped)
+	// The C library keeps memory for each thread that has called the engine: this goroutine stays on one.
+	runtime.LockOSThread()
 	for {
 		batch, wait := b.next()
 		switch {
