@@ -4,9 +4,9 @@
     python3 tests/bench/generate_gpu_compare.py --build build/release --work FOLDER [--batch 1,8,64] [--rounds 5]
 
 Uses the Python that runs it, which must have torch and transformers. FOLDER gets the 1B Llama form of docs/performance.md with random
-weights (16 layers of 2,048, 32 heads and 8 of keys and values, feed-forward 8,192, vocabulary 8,000) and its hf-llama form, both in
-bfloat16; they are kept for the next time. Both sides read the same prompts of token ids and generate greedily, all sequences of a batch
-to the same length. Rounds are taken in turn; the median of the ratios counts. `first`: seconds until the first tokens of all sequences.
+weights (16 layers of 2,048, 32 heads and 8 of keys and values, feed-forward 8,192, vocabulary 8,000) and its hf-llama form, which
+are kept for the next time. Both sides compute in bfloat16, read the same prompts of token ids and generate greedily, all sequences of a
+batch to the same length. Rounds are taken in turn; the median of the ratios counts. `first`: seconds until the first tokens of all sequences.
 """
 import argparse
 import ctypes
@@ -48,7 +48,7 @@ def make_models(arguments):
         run("train", "-t", path("few"), "--vocabs", path("vocab.spm"), "--model", path("run"), *SHAPE, "--after", "1u",
             "--mini-batch-words", "100", "--device", "cuda", "--precision", "bf16")
     if not os.path.exists(path("hf")):
-        run("export", "-m", path("run"), "--to", "hf-llama", "--weights", "bfloat16", "-o", path("hf"))
+        run("export", "-m", path("run"), "--to", "hf-llama", "-o", path("hf"))
 
 
 class Trafo:
