@@ -47,6 +47,9 @@ target_link_libraries(trafo_sentencepiece PRIVATE Threads::Threads)
 set_target_properties(trafo_sentencepiece PROPERTIES CXX_STANDARD 17)
 
 add_library(trafo_highway STATIC ${TRAFO_THIRD_PARTY}/highway/hwy/aligned_allocator.cc ${TRAFO_THIRD_PARTY}/highway/hwy/targets.cc)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")  # the size of SVE's vectors
+  target_sources(trafo_highway PRIVATE ${TRAFO_THIRD_PARTY}/highway/hwy/per_target.cc)
+endif()
 target_include_directories(trafo_highway SYSTEM PUBLIC ${TRAFO_THIRD_PARTY}/highway)
 
 file(GLOB sources ${TRAFO_THIRD_PARTY}/zlib/*.c)

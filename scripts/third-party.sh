@@ -71,7 +71,7 @@ printf '#define VERSION "%s"\n#define PACKAGE "sentencepiece"\n#define PACKAGE_S
 find LICENSE include src third_party -type f ! -name '*_test.cc' ! -name '*_main.cc' ! -name 'testharness.*' ! -name '*.proto' \
   ! -name CMakeLists.txt ! -name test_main.cc | sort | take sentencepiece
 cd "$work/highway"
-find LICENSE hwy/aligned_allocator.cc hwy/targets.cc hwy/*.h hwy/ops hwy/contrib/math/math-inl.h -type f | sort | take highway
+find LICENSE hwy/aligned_allocator.cc hwy/per_target.cc hwy/targets.cc hwy/*.h hwy/ops hwy/contrib/math/math-inl.h -type f | sort | take highway
 cd "$work/zlib"
 mkdir include
 mv zlib.h zconf.h include

@@ -70,7 +70,7 @@ program() {
     [[ $name =~ ^(libc|libm|libgcc_s|libstdc\+\+|ld-linux-x86-64|ld-linux-aarch64)\.so\.[0-9]+$ ]] || fail "the program needs $name"
   done
   mkdir -p "$root/run"
-  cp "$binary" "$root"
+  cp "$binary" "$(dirname "$binary")/libtrafo_tcp.so" "$root"
   while read -r name; do
     mkdir -p "$root$(dirname "$name")"
     cp -L "$name" "$root$name"
@@ -80,6 +80,7 @@ program() {
   "${inside[@]}" true 2>/dev/null || { echo "package_checks: SKIPPED: no root here to run the program in an empty root"; return 0; }
   said=$("${inside[@]}" chroot "$root" /program /run 40)
   said+=$'\n'$("${inside[@]}" chroot "$root" /program /run 100)
+  [[ $("${inside[@]}" chroot "$root" /program group) == "a group of processes" ]] || fail "the program does not find libtrafo_tcp.so beside it"
   grep -qx "resumed after 40 updates" <<<"$said" && tail -n 1 <<<"$said" | grep -qx "good evening" || fail "the program says: $said"
 }
 

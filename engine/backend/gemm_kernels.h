@@ -17,7 +17,7 @@ enum class GemmKernel {
   bias_only,         // backend/cpu/gemm.cc, backend/cuda/gemm.cu
   dot,               // backend/cpu/gemm_skinny-inl.h
   in_place,          // backend/cpu/gemm_skinny-inl.h
-  blocks_bf16,       // backend/cpu/gemm_bf16.cc
+  blocks_bf16,       // backend/cpu/gemm_bf16.cc, gemm_bf16_arm.cc
   blocks,            // backend/cpu/gemm_driver-inl.h
   epilogue,          // backend/cuda/gemm.cu, ops/feed_forward/activation_gemm_wgmma_cuda.cu
   low_rank,          // backend/cuda/gemm.cu, ops/low_rank_linear/low_rank_gemm_wgmma_cuda.cu
@@ -87,7 +87,7 @@ inline constexpr GemmKernelRow kGemmKernels[] = {
     {GemmKernel::blocks_bf16, "blocks_bf16", DeviceKind::cpu,
      "float32, the context multiplies in bfloat16",
      [](const GemmCase& c) { return c.multiplies_bf16; },
-     "rounds A and B to bfloat16 while it packs them, blocks as below; float32 sums (AVX512-BF16)"},
+     "rounds A and B to bfloat16 while it packs them, blocks as below; float32 sums (AVX512-BF16, BFMMLA of 64-bit ARM)"},
 
     {GemmKernel::blocks, "blocks", DeviceKind::cpu,
      "all others",

@@ -12,4 +12,8 @@ bool has_arm_dot_product() noexcept {
 #endif
 }
 
+bool has_arm_bfloat16() noexcept {
+  return false;  // of 64-bit ARM, Windows is not supported
+}
+
 }  // namespace trafo::os

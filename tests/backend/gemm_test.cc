@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -284,7 +285,12 @@ TEST(Gemm, ScratchIsReusedAndFreedWithItsThread) {
 
 // ---- float32 that multiplies in bfloat16 ----
 
-constexpr int64_t kPairsAtOnce = 384;  // along K between two visits of C
+// Elements along K that an instruction takes, and groups of them between two visits of C.
+#if defined(__aarch64__)
+constexpr int64_t kBf16Group = 4, kBf16GroupsAtOnce = 256;
+#else
+constexpr int64_t kBf16Group = 2, kBf16GroupsAtOnce = 384;
+#endif
 
 struct Bf16Case {
   int64_t m, n, k;
@@ -305,15 +311,54 @@ float without_denormals(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
 }
 
+#if defined(__aarch64__)
+
+float rounded(float x) {
+  return without_denormals(BFloat16::from_float(x).to_float());
+}
+
+// The truncated value, with its last bit set if it is not exact.
+float to_odd(double x) {
+  auto result = static_cast<float>(x);
+  if (!std::isfinite(x) || std::abs(x) >= 0x1p128) return result;
+  if (std::abs(result) > std::abs(x)) result = std::nextafter(result, 0.0f);
+  if (result != x) result = std::bit_cast<float>(std::bit_cast<uint32_t>(result) | 1);
+  return std::abs(x) < 0x1p-126 ? std::copysign(0.0f, result) : result;
+}
+
+float sum_to_odd(double a, double b) {
+  double sum = a + b;
+  const double b_part = sum - a;
+  const double error = (a - (sum - b_part)) + (b - b_part);
+  if (std::isfinite(sum) && error != 0) {
+    auto bits = std::bit_cast<uint64_t>(sum);
+    if (std::signbit(error) != std::signbit(sum)) --bits;
+    sum = std::bit_cast<double>(bits | 1);
+  }
+  return to_odd(sum);
+}
+
+// One sum of bfmmla: the earlier pair of products first.
+float add_products(float sum, const std::array<float, 4>& a, const std::array<float, 4>& b) {
+  const auto product = [&](size_t i) { return to_odd(double{a[i]} * double{b[i]}); };
+  for (const size_t i : {0, 2})
+    sum = sum_to_odd(without_denormals(sum), sum_to_odd(product(i), product(i + 1)));
+  return sum;
+}
+
+#else
+
 float rounded(float x) {
   return without_denormals(BFloat16::from_float(without_denormals(x)).to_float());
 }
 
 // One lane of vdpbf16ps: the product of the later pair first, each with one rounding.
-float add_products(float sum, float a0, float b0, float a1, float b1) {
-  sum = without_denormals(std::fma(a1, b1, without_denormals(sum)));
-  return without_denormals(std::fma(a0, b0, sum));
+float add_products(float sum, const std::array<float, 2>& a, const std::array<float, 2>& b) {
+  sum = without_denormals(std::fma(a[1], b[1], without_denormals(sum)));
+  return without_denormals(std::fma(a[0], b[0], sum));
 }
+
+#endif
 
 class Bf16Problem {
  public:
@@ -402,17 +447,22 @@ class Bf16Problem {
 
   std::vector<float> by_the_instruction() const {
     std::vector<float> result = c_;
-    const EvenSplit parts((p_.k + 1) / 2, kPairsAtOnce);
+    const EvenSplit parts((p_.k + kBf16Group - 1) / kBf16Group, kBf16GroupsAtOnce);
     for (int64_t item = 0; item < p_.batch; ++item)
       for (int64_t i = 0; i < p_.m; ++i)
         for (int64_t j = 0; j < p_.n; ++j) {
           float& c = result[index(item * p_.stride_c + i * p_.ldc + j)];
           for (int64_t part = 0; part < parts.parts(); ++part) {
             float sum = 0;
-            for (int64_t pair = parts.begin(part); pair < parts.begin(part) + parts.size(part);
-                 ++pair)
-              sum = add_products(sum, a(item, i, 2 * pair), b(item, 2 * pair, j),
-                                 a(item, i, 2 * pair + 1), b(item, 2 * pair + 1, j));
+            const int64_t end = parts.begin(part) + parts.size(part);
+            for (int64_t group = parts.begin(part); group < end; ++group) {
+              std::array<float, kBf16Group> of_a, of_b;
+              for (int64_t e = 0; e < kBf16Group; ++e) {
+                of_a[index(e)] = a(item, i, kBf16Group * group + e);
+                of_b[index(e)] = b(item, kBf16Group * group + e, j);
+              }
+              sum = add_products(sum, of_a, of_b);
+            }
             if (p_.accumulate || part > 0) sum += c;
             if (part == 0 && !bias_.empty()) sum += bias_[index(j)];
             c = sum;
@@ -431,7 +481,7 @@ class Bf16Problem {
 class Bf16Gemm : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_bf16_gemm()) GTEST_SKIP() << "this processor lacks AVX512-BF16";
+    if (!has_bf16_gemm()) GTEST_SKIP() << "this processor does not multiply bfloat16";
   }
 };
 

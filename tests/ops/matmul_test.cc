@@ -171,7 +171,7 @@ double relative_error(const std::vector<double>& got, const std::vector<double>&
 }
 
 TEST(MatmulPrecision, ForwardAndBackwardMultiplyBfloat16) {
-  if (!has_bf16_gemm()) GTEST_SKIP() << "this processor lacks AVX512-BF16";
+  if (!has_bf16_gemm()) GTEST_SKIP() << "this processor does not multiply bfloat16";
   for (const PrecisionCase& c : precision_cases()) {
     SCOPED_TRACE(c.label);
     const auto exact = results_of(c, DType::f64, DType::f32, 2);
@@ -197,7 +197,7 @@ TEST(MatmulPrecision, ForwardAndBackwardMultiplyBfloat16) {
 }
 
 TEST(MatmulPrecision, ValuesThatAreKeptAreComputedInFloat32) {
-  if (!has_bf16_gemm()) GTEST_SKIP() << "this processor lacks AVX512-BF16";
+  if (!has_bf16_gemm()) GTEST_SKIP() << "this processor does not multiply bfloat16";
   const auto context = make_context({DeviceKind::cpu, 0}, 2);
   InputMaker maker(*context, DType::f32, 1);
   const Tensor a = maker.uniform({40, 30}), b = maker.uniform({30, 50});

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Cross-builds the library, translate-train and the tests for aarch64 and runs the CPU tests under qemu-user.
 #
+#   tests/tools/aarch64.sh --kernels the kernels of bfloat16 and int8 alone with their tests (tests/kernels), on processors with and without
+#                                    the instructions (a minute and a half of one core)
 #   tests/tools/aarch64.sh           builds, with warnings as errors, and starts translate-train
 #   tests/tools/aarch64.sh --long    runs the test programs of Google Test and of C, and compares a resumed run with one that was not
 #                                    cut (hours)
@@ -10,26 +12,43 @@
 # TRAFO_PREBUILT=1: installs and builds nothing, on a machine that has qemu-aarch64, build/aarch64 and the sysroot.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-root=${TRAFO_SYSROOT:-$PWD/build/aarch64-sysroot} build=build/aarch64 long=0
-for argument in "$@"; do
-  [[ $argument == --long ]] || { echo "usage: tests/tools/aarch64.sh [--long]" >&2; exit 2; }
-  long=1
-done
+root=${TRAFO_SYSROOT:-$PWD/build/aarch64-sysroot} build=build/aarch64 long=0 kernels=0
+[[ $# -eq 0 || ($# -eq 1 && $1 =~ ^--(long|kernels)$) ]] || { echo "usage: tests/tools/aarch64.sh [--kernels | --long]" >&2; exit 2; }
+[[ ${1:-} != --long ]] || long=1
+[[ ${1:-} != --kernels ]] || kernels=1
 
 programs=(op_tests unit_tests)
 [[ $long -eq 1 ]] && programs+=(train_tests parity_tests c_api_test c_api_threads_test)
 run() { qemu-aarch64 -L "$root" "$@"; }
-prepare() {
+install_tools() {  # names of packages
   local missing=() as_root=()
-  for package in g++-aarch64-linux-gnu qemu-user; do
+  for package in "$@"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
   done
-  if [[ ${#missing[@]} -gt 0 ]]; then
-    [[ $EUID -eq 0 ]] || as_root=(sudo)
-    "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  [[ $EUID -eq 0 ]] || as_root=(sudo)
+  if ! { "${as_root[@]}" apt-get update -qq && "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null; }; then
+    echo "aarch64: skipped, the packages ${missing[*]} cannot be had here"
+    exit 77
   fi
+}
 
+# Without arm64's libraries: those of the cross compiler are enough. An emulated Cortex-A72 has NEON alone, `max` all that qemu knows.
+if [[ $kernels -eq 1 ]]; then
+  install_tools g++-aarch64-linux-gnu qemu-user googletest
+  scripts/third-party.sh >/dev/null
+  cmake -S tests/kernels -B build/aarch64-kernels -G Ninja --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" -DTRAFO_SYSROOT= \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" >/dev/null
+  cmake --build build/aarch64-kernels
+  for processor in max cortex-a72; do
+    echo "== kernel_tests on $processor"
+    qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu "$processor" build/aarch64-kernels/kernel_tests --gtest_brief=1 --gtest_filter='Bf16*:Int8*'
+  done
+  exit 0
+fi
+
+prepare() {
+  install_tools g++-aarch64-linux-gnu qemu-user
   # A separate package manager, whose system is empty and of arm64, resolves and downloads; nothing is installed.
   if [[ ! -f $root/complete ]]; then
     rm -rf "$root"

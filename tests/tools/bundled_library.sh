@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 engine=${1:-build/release} build=$PWD/build/bundled-library sources=$PWD/build/third-party
 fail() { echo "bundled_library: $*" >&2; exit 1; }
-[[ -f $engine/libtrafo.a && -f $engine/trafo.pc ]] || fail "there is no library in $engine: run scripts/build.sh"
+[[ -f $engine/libtrafo.a && -f $engine/trafo.pc && -f $engine/libtrafo_tcp.so ]] || fail "there is no library in $engine: run scripts/build.sh"
 scripts/third-party.sh >&2
 for package in sentencepiece:libsentencepiece-dev highway:libhwy-dev zlib:zlib1g-dev; do
   version=$(awk -v source="${package%:*}" '$2 == source { print $3; exit }' "$sources/third-party.txt")
@@ -29,5 +29,5 @@ rm -f "$build/library/libtrafo.a"
   for part in "${parts[@]}"; do echo "addlib $build/lib$part.a"; done
   printf 'save\nend\n'
 } | ar -M
-cp "$build/trafo.pc" "$build/library"
+cp "$build/trafo.pc" "$engine/libtrafo_tcp.so" "$build/library"
 echo "$build/library"

@@ -1,15 +1,21 @@
 //! A program with the packages alone: trains, resumes where an earlier call has stopped, translates.
 //!
 //!     from_packages RUN_DIRECTORY UPDATES
+//!     from_packages group                     finds the plugin for groups of processes
 
 use std::ops::ControlFlow;
 use trafo::{
-    Corpus, EventKind, Model, ModelConfig, Period, TokenizerOptions, Trainer, TrainerOptions,
+    Corpus, EventKind, GroupId, Model, ModelConfig, Period, TokenizerOptions, Trainer, TrainerOptions,
     TranslateOptions,
 };
 
 fn main() -> trafo::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
+    if arguments[1] == "group" {
+        GroupId::tcp("127.0.0.1:0", None)?;
+        println!("a group of processes");
+        return Ok(());
+    }
     let (directory, updates) = (&arguments[1], arguments[2].parse().expect("a number of updates"));
     let corpus =
         Corpus::from_pairs([("guten Tag", "good day"), ("guten Abend", "good evening")])?;

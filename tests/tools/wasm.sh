@@ -54,6 +54,14 @@ PY
 "${CXX:-c++}" -std=c++20 -O1 tests/wasm/numbers.cc -o "$work/numbers"
 em++ -std=c++20 -O1 -I. -include engine/os/missing_cxx20.h tests/wasm/numbers.cc engine/os/wasm/missing_cxx20.cc -o "$work/numbers.js"
 diff <("$work/numbers") <(node --no-experimental-fetch "$work/numbers.js")
+# Each op has the bits of this machine's kernels with vectors of the same size.
+"${CXX:-c++}" -std=c++20 -O1 -Wall -Wextra -Werror -Icapi/include tests/wasm/ops.cc -o "$work/ops" \
+  -Lbuild/release -Wl,-rpath,"$PWD/build/release" -ltrafo -lhwy
+em++ -std=c++20 -O1 -pthread -fexceptions -msimd128 -Icapi/include tests/wasm/ops.cc build/wasm/libtrafo.a -o "$work/ops.js" \
+  -sPROXY_TO_PTHREAD=1 -sEXIT_RUNTIME=1 -sALLOW_MEMORY_GROWTH=1 -sINITIAL_MEMORY=64MB -sMAXIMUM_MEMORY=1GB -Wno-pthreads-mem-growth
+"$work/ops" narrow >"$work/ops.txt"
+diff "$work/ops.txt" <(node --no-experimental-fetch "$work/ops.js")
+echo "wasm: $(wc -l <"$work/ops.txt") ops and their gradients have the bits of the native library"
 "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Werror -Icapi/include -c examples/browser/engine.c -o "$work/engine.o"
 "${CXX:-c++}" -std=c++20 -O1 -Wall -Wextra -Werror -I. tests/wasm/native.cc "$work/engine.o" -o "$work/native" \
   -Lbuild/release -Wl,-rpath,"$PWD/build/release" -ltrafo -lhwy

@@ -92,7 +92,7 @@ func WithGraphs(graphs bool) Option {
 // WithMatmulPrecision(BFloat16) has GEMMs of float32 tensors multiply in bfloat16 on the CPU, forward and
 // backward: both operands are rounded to it, and everything else stays float32. GEMMs with few rows and
 // translating stay float32. ErrUnsupported: on CUDA, where models compute in bfloat16, and on a processor
-// without AVX512-BF16. The default is Float32.
+// that lacks AVX512-BF16 or, of 64-bit ARM, FEAT_BF16. The default is Float32.
 func WithMatmulPrecision(precision DType) Option {
 	return func(s *settings) { s.c.matmul_precision = C.int32_t(precision) }
 }

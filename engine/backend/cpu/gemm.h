@@ -22,12 +22,12 @@ namespace trafo {
 // do not change.
 void gemm_cpu(ThreadPool& pool, const GemmParams& params, DType multiply = DType::f32);
 
-// Whether this processor multiplies bfloat16 (AVX512-BF16).
+// Whether this processor multiplies bfloat16 (AVX512-BF16, or FEAT_BF16 of 64-bit ARM).
 bool has_bf16_gemm();
 // Says what the others lack.
 inline constexpr char kNoBf16Gemm[] =
     "this processor does not multiply bfloat16, which takes AVX512-BF16 (AMD from Zen 4 on, Intel "
-    "from Cooper Lake on); use float32";
+    "from Cooper Lake on) or FEAT_BF16 of 64-bit ARM; use float32";
 
 // Bytes of packing scratch that all threads hold now. It grows to the needs of the largest GEMM,
 // is reused by later ones and goes back to the system when its thread ends.

@@ -1,5 +1,5 @@
 // GEMM of float32 matrices whose elements are rounded to bfloat16 while they are packed. Products
-// are exact, sums and C are float32. Kernels for AVX512-BF16.
+// are exact, sums and C are float32. Kernels for AVX512-BF16; gemm_bf16_arm.cc has others.
 //
 // vdpbf16ps adds a pair of products to a sum: the product of the upper halves first, then that of
 // the lower ones, each with one rounding to nearest even, as a fused multiply-add does. Denormal
@@ -238,6 +238,7 @@ struct Kernels {
 HWY_POP_ATTRIBUTES
 #endif
 
+#if !defined(__aarch64__)
 namespace trafo {
 
 bool has_bf16_gemm() {
@@ -270,3 +271,4 @@ void gemm_bf16(ThreadPool& pool, const GemmParams& p) {
 }
 
 }  // namespace trafo
+#endif

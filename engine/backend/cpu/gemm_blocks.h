@@ -34,8 +34,7 @@ struct Tile {
 // Kernels has:
 //   Source, Packed        T and P of its tiles
 //   kGroup                elements along K in one Packed
-//   kReadsInPlace         whether a tile may read A where it is; else A is packed, by rows where it
-//                         is stored by rows
+//   kReadsInPlace         whether a tile may read A where it is; else A is packed
 //   kRows, kCols          the largest tile
 //   kStrideA              Packed elements from one group to the next in a panel packed by columns,
 //                         at least kRows
@@ -44,7 +43,8 @@ struct Tile {
 //   pack(from, stride, by_width, width, depth, to, to_stride)
 //                         one panel: group k of row i at to[k * to_stride + i]; `depth` elements
 //   pack_rows_of_a(from, stride, rows, depth, to, to_stride)
-//                         group k of row i at to[i * to_stride + k]; unless kReadsInPlace
+//                         group k of row i at to[i * to_stride + k]. With it, an A that is stored
+//                         by rows is packed by rows, without it by columns
 //   run(tile, rows, a_by_columns)
 template <class Kernels>
 class GemmDriver {
@@ -60,7 +60,7 @@ class GemmDriver {
         along_rows_(p.m >= p.n),
         pack_a_(!Kernels::kReadsInPlace || p.trans_a ||
                 (p.lda * kSize % kAliasBytes == 0 && !(packed_b && p.m <= Kernels::kRows))),
-        a_by_columns_(pack_a_ && (Kernels::kReadsInPlace || p.trans_a)),
+        a_by_columns_(pack_a_ && (!kPacksRows || p.trans_a)),
         depths_((p.k + kGroup - 1) / kGroup, Kernels::kMaxDepth),
         row_panels_(p.m, Kernels::kRows),
         col_panels_((p.n + kCols - 1) / kCols) {
@@ -91,6 +91,7 @@ class GemmDriver {
   }
 
  private:
+  static constexpr bool kPacksRows = requires { &Kernels::pack_rows_of_a; };
   static constexpr int64_t kSize = sizeof(P);
   static constexpr int64_t kGroup = Kernels::kGroup;
   static constexpr int64_t kRows = Kernels::kStrideA;
@@ -141,7 +142,7 @@ class GemmDriver {
         const int64_t rows = row_panels_.size(panel + i);
         const int64_t count_k = elements(k + done, std::min(step, depth - done));
         P* panel_to = to + i * panel_stride;
-        if constexpr (!Kernels::kReadsInPlace) {
+        if constexpr (kPacksRows) {
           if (!a_by_columns_) {
             Kernels::pack_rows_of_a(from, p_.lda, rows, count_k, panel_to, panel_stride / kRows);
             continue;

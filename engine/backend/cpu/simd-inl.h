@@ -54,6 +54,16 @@ HWY_INLINE void store_n(hn::Vec<D> v, D d, hn::TFromD<D>* p, int64_t count) {
 
 template <class D>
 HWY_INLINE hn::TFromD<D> reduce_sum(D d, hn::Vec<D> v) {
+#if HWY_TARGET == HWY_EMU128  // WebAssembly; Highway's emulation adds one lane after the other
+  // In the order of other targets with vectors of this size: the same bits.
+  const auto pair = [&](size_t i) {
+    if constexpr (hn::MaxLanes(D()) == 4)
+      return hn::ExtractLane(v, i) + hn::ExtractLane(v, i + 2);
+    else
+      return hn::ExtractLane(v, i);
+  };
+  if constexpr (hn::MaxLanes(D()) > 1) return pair(0) + pair(1);
+#endif
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
 

@@ -133,7 +133,7 @@ struct PrecisionProcess {
 class MatmulPrecisionRun : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_bf16_gemm()) GTEST_SKIP() << "this processor lacks AVX512-BF16";
+    if (!has_bf16_gemm()) GTEST_SKIP() << "this processor does not multiply bfloat16";
   }
   static TrainOptions options(int64_t updates) {
     TrainOptions options = quick_options();

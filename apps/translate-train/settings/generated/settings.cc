@@ -461,7 +461,7 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, "0", SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.cpu_threads; }, {}, {}},
     {"precision", "", "Machine", "NAME",
-     "auto, fp32, tf32, bf16 or fp8: what the model computes in; auto: bf16 on CUDA, else fp32; bf16 on a CPU with AVX512-BF16: fp32 with GEMMs in bf16; tf32: fp32 with GEMMs in TF32, on CUDA; fp8: bf16 with the output projection and wide linear layers in FP8, on CUDA; weights are kept in fp32 (default auto)",
+     "auto, fp32, tf32, bf16 or fp8: what the model computes in; auto: bf16 on CUDA, else fp32; bf16 on a CPU with AVX512-BF16 or ARM's FEAT_BF16: fp32 with GEMMs in bf16; tf32: fp32 with GEMMs in TF32, on CUDA; fp8: bf16 with the output projection and wide linear layers in FP8, on CUDA; weights are kept in fp32 (default auto)",
      "auto fp32 tf32 bf16 fp8", 1, 1, true, true, "auto", SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.precision; }, {}, {}},
     {"recompute", "", "Machine", "NAME",

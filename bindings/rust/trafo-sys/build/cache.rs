@@ -11,9 +11,6 @@ use std::time::{Duration, SystemTime};
 
 use crate::{DEPENDENCIES, Sources, fail, progress, requirements};
 
-/// Files of a build that outlive it.
-const KEPT: [&str; 2] = ["libtrafo_tcp.so", "libtrafo.a"];
-
 /// `TRAFO_CACHE_DIR`, or a folder in the user's cache for the sources of a package, or none: empty `TRAFO_CACHE_DIR`, a checkout
 /// (whose sources change), no home.
 pub fn folder(sources: &Sources) -> Option<PathBuf> {
@@ -67,9 +64,9 @@ fn hash_tree(path: &Path, hasher: &mut DefaultHasher) -> io::Result<()> {
     entries.iter().try_for_each(|entry| hash_tree(&entry.path(), hasher))
 }
 
-/// Puts the files of a build into the folder, unless they are there. Builds at the same time wait for the first one; one that was
-/// killed is continued.
-pub fn fill(folder: &Path, build: impl FnOnce(&Path) -> PathBuf) {
+/// Puts the files `kept` of a build into the folder, unless they are there. Builds at the same time wait for the first one; one that
+/// was killed is continued.
+pub fn fill(folder: &Path, kept: &[&str], build: impl FnOnce(&Path) -> PathBuf) {
     let work = folder.join("work");
     let made = fs::create_dir_all(&work).and_then(|()| Lock::new(&folder.join("lock")));
     let _lock = made.unwrap_or_else(|error| {
@@ -78,15 +75,15 @@ pub fn fill(folder: &Path, build: impl FnOnce(&Path) -> PathBuf) {
             folder.display()
         ))
     });
-    if KEPT.iter().all(|name| folder.join(name).is_file()) {
+    if kept.iter().all(|name| folder.join(name).is_file()) {
         drop(fs::remove_dir_all(&work));
-        progress::tell(&format!("the engine of {}", folder.display()));
+        progress::tell(&format!("{} of {}", kept.join(", "), folder.display()));
         return;
     }
     // Older than this build: otherwise cargo, which is told to watch libtrafo.a, would run the build script once more.
     let time = SystemTime::now() - Duration::from_secs(60);
     let built = build(&work);
-    for name in KEPT {
+    for name in kept {
         let dated = File::options()
             .append(true)
             .open(built.join(name))

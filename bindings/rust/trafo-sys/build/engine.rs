@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{Sources, cache, progress, runs};
 
+/// Files of the build that outlive it.
+const KEPT: [&str; 2] = ["libtrafo_tcp.so", "libtrafo.a"];
+
 /// The folder with libtrafo.a: of an earlier build, if the cache has one of the same sources.
 pub fn build(sources: &Sources) -> PathBuf {
     let watched = match sources.packaged {
@@ -21,7 +24,7 @@ pub fn build(sources: &Sources) -> PathBuf {
             let library = folder.join("libtrafo.a");
             // Somebody may delete the cache.
             println!("cargo:rerun-if-changed={}", library.display());
-            cache::fill(&folder, |out| compile(sources, out));
+            cache::fill(&folder, &KEPT, |out| compile(sources, out));
             folder
         }
         None => {
@@ -33,6 +36,13 @@ pub fn build(sources: &Sources) -> PathBuf {
 
 /// Builds libtrafo.a in the folder `out` and returns its folder.
 fn compile(sources: &Sources, out: &Path) -> PathBuf {
+    let mut config = configuration(sources, out);
+    config.build_target("trafo_static");
+    progress::tell_during(&out.join("build"), || config.build()).join("build")
+}
+
+/// The build in the folder `out`, without its target.
+pub fn configuration(sources: &Sources, out: &Path) -> cmake::Config {
     let mut config = cmake::Config::new(&sources.root);
     let third_party = sources.third_party.as_deref().unwrap_or(Path::new(""));
     config
@@ -47,8 +57,7 @@ fn compile(sources: &Sources, out: &Path) -> PathBuf {
         .define("TRAFO_BUILD_TESTS", "OFF")
         .define("TRAFO_BUILD_BENCH", "OFF")
         .define("TRAFO_MPI", "OFF")
-        .define("TRAFO_THIRD_PARTY", third_party)
-        .build_target("trafo_static");
+        .define("TRAFO_THIRD_PARTY", third_party);
     if runs("ninja") {
         config.generator("Ninja");
     }
@@ -58,5 +67,5 @@ fn compile(sources: &Sources, out: &Path) -> PathBuf {
         config.define("CMAKE_CXX_COMPILER_LAUNCHER", &launcher);
         config.define("CMAKE_C_COMPILER_LAUNCHER", &launcher);
     }
-    progress::tell_during(&out.join("build"), || config.build()).join("build")
+    config
 }

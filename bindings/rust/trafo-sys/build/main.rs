@@ -5,10 +5,12 @@
 //!    if that is not to decide.
 //! 3. feature `system`: pkg-config finds it.
 //! 4. otherwise the engine is built by CMake and linked statically (`engine`): from the package's `vendor`, which is links in the
-//!    repository. With the feature `bundled`, which is on by default, so are the libraries that it needs.
+//!    repository. With the feature `bundled`, which is on by default, so are the libraries that it needs. With the feature `cuda`, so
+//!    is the GPU plugin (`plugins`).
 
 mod cache;
 mod engine;
+mod plugins;
 mod progress;
 mod requirements;
 
@@ -26,6 +28,8 @@ fn main() {
         "TRAFO_LIB_DIR",
         "TRAFO_LINK",
         "TRAFO_CACHE_DIR",
+        "TRAFO_CUDA_TOOLKIT",
+        "TRAFO_CUDA_ARCHITECTURES",
         "CFLAGS",
         "CXXFLAGS",
         "CXXSTDLIB",
@@ -47,7 +51,9 @@ fn main() {
         if let Err(missing) = requirements::check(&sources) {
             fail(&missing);
         }
-        link_static(&engine::build(&sources), sources.third_party.is_none());
+        let built = engine::build(&sources);
+        plugins::build(&sources, &built);
+        link_static(&built, sources.third_party.is_none());
     }
 }
 
@@ -109,6 +115,7 @@ fn link_from(directory: &Path) {
         println!("cargo:rustc-link-lib=dylib=trafo");
     } else if !shared && archive {
         println!("cargo:rerun-if-changed={}", directory.join("libtrafo.a").display());
+        plugins::take_from(directory);
         link_static(directory, needs_system_libraries(directory));
     } else {
         let missing = match wanted.as_str() {

@@ -297,7 +297,7 @@ pub struct trafo_context_options {
     pub fused_kernels: i32,
     #[doc = " 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1."]
     pub graphs: i32,
-    #[doc = " TRAFO_*. TRAFO_FLOAT32 or TRAFO_BFLOAT16: what GEMMs of float32 tensors multiply on the CPU, forward and backward. With\n bfloat16, both operands are rounded to it. Products are exact; sums, results, weights and all else are float32. GEMMs with\n few rows and translating stay float32. UNSUPPORTED: bfloat16 on CUDA, where models compute in bfloat16, and on a processor\n without AVX512-BF16. Default TRAFO_FLOAT32."]
+    #[doc = " TRAFO_*. TRAFO_FLOAT32 or TRAFO_BFLOAT16: what GEMMs of float32 tensors multiply on the CPU, forward and backward. With\n bfloat16, both operands are rounded to it. Products are exact; sums, results, weights and all else are float32. GEMMs with\n few rows and translating stay float32. UNSUPPORTED: bfloat16 on CUDA, where models compute in bfloat16, and on a processor\n that lacks AVX512-BF16 or, of 64-bit ARM, FEAT_BF16. Default TRAFO_FLOAT32."]
     pub matmul_precision: i32,
     #[doc = " Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they\n compute this share of the time, at least 0.001. On CUDA, a training step that has begun is finished first, and their work\n has the lowest priority of the card's streams. Does not change results. Default 1."]
     pub background_share: f64,

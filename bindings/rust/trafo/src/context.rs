@@ -86,7 +86,7 @@ impl ContextOptions {
     /// [`DType::BF16`] has GEMMs of float32 tensors multiply in bfloat16 on the CPU, forward and backward: both
     /// operands are rounded to it, and everything else stays float32. GEMMs with few rows and translating stay
     /// float32. `Unsupported` on CUDA, where [models](crate::ModelConfig::precision) compute in bfloat16, and on a
-    /// processor without AVX512-BF16. The default is [`DType::F32`].
+    /// processor that lacks AVX512-BF16 or, of 64-bit ARM, FEAT_BF16. The default is [`DType::F32`].
     pub fn matmul_precision(mut self, precision: DType) -> Self {
         self.matmul_precision = precision;
         self

@@ -12,7 +12,7 @@ typedef struct trafo_context_options {
   /* TRAFO_*. TRAFO_FLOAT32 or TRAFO_BFLOAT16: what GEMMs of float32 tensors multiply on the CPU, forward and backward. With
    * bfloat16, both operands are rounded to it. Products are exact; sums, results, weights and all else are float32. GEMMs with
    * few rows and translating stay float32. UNSUPPORTED: bfloat16 on CUDA, where models compute in bfloat16, and on a processor
-   * without AVX512-BF16. Default TRAFO_FLOAT32. */
+   * that lacks AVX512-BF16 or, of 64-bit ARM, FEAT_BF16. Default TRAFO_FLOAT32. */
   int32_t matmul_precision;
   /* Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they
    * compute this share of the time, at least 0.001. On CUDA, a training step that has begun is finished first, and their work
