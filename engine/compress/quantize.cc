@@ -42,7 +42,9 @@ class OutputNoise : public LinearObserver {
     if (!rounded_.is_int8(id)) return;
     const ExactGemms exact_gemms(context.backend());
     const Tensor y = ops::linear(context, x, exact_.value(id));
-    const Tensor q = ops::int8_linear(context, x, *rounded_.weight(id).int8);
+    const Weight weight = rounded_.weight(id);
+    const Tensor q = weight.int4 ? ops::int4_linear(context, x, *weight.int4)
+                                 : ops::int8_linear(context, x, *weight.int8);
     noise_[static_cast<size_t>(id)].add(context.values<float>(y), context.values<float>(q));
   }
   const Noise& noise(ParamId id) const { return noise_[static_cast<size_t>(id)]; }
@@ -115,14 +117,19 @@ void set_matrix(Context& context, ThreadPool& pool, ParameterStore& parameters, 
 }
 
 // Of the weights themselves, as the model computes with them.
-double weight_noise(ThreadPool& pool, const Int8Matrix& matrix, std::span<const float> exact) {
+double weight_noise(ThreadPool& pool, const Weight& weight, std::span<const float> exact) {
+  Noise noise;
+  if (weight.int4) {
+    noise.add(exact, weight.int4->matrix(pool).values(pool));
+    return noise.decibels();
+  }
+  const Int8Matrix& matrix = *weight.int8;
   std::vector<int8_t> codes(exact.size());
   matrix.read_codes(pool, codes);
   std::vector<float> values(exact.size());
   for (size_t i = 0; i < values.size(); ++i)
     values[i] =
         static_cast<float>(codes[i]) * matrix.scales()[i / static_cast<size_t>(matrix.columns())];
-  Noise noise;
   noise.add(exact, values);
   return noise.decibels();
 }
@@ -155,7 +162,7 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
     const std::vector<float> values = exact_values(context, from, id);
     if (wanted[i]) {
       set_matrix(context, pool, to, id, values, options, gptq ? &products : nullptr);
-      to.set_signal_to_noise(id, weight_noise(pool, *to.weight(id).int8, values));
+      to.set_signal_to_noise(id, weight_noise(pool, to.weight(id), values));
     } else if (to.is_int8(id)) {
       to.keep_float(context, id, values);
     } else if (to.group(id).name != kAdapter) {

@@ -168,6 +168,7 @@ int64_t count_zeros(const Context& context, const ParameterStore& parameters, Pa
   if (parameters.is_int8(id)) {
     ThreadPool* pool = cpu_thread_pool(context.backend());
     require(pool != nullptr, ErrorCode::internal, kSparsifyOrigin, "int8 weights are for the CPU");
+    if (const auto int4 = parameters.int4(id)) return zeros_of(int4->matrix(*pool).values(*pool));
     std::vector<int8_t> codes(elements);
     parameters.weight(id).int8->read_codes(*pool, codes);
     return zeros_of(codes);

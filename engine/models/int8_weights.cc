@@ -8,6 +8,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/checked.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/quant/int4_panels.h"
 #include "engine/quant/int8_matrix.h"
 
 namespace trafo {
@@ -312,13 +313,20 @@ void read_int8_weights(Context& context, const SafetensorsReader& reader, Model&
   const StoredWeights stored = stored_weights(reader);
   require_known(reader, parameters, stored);
   const Parts parts = read_parts(reader, parameters, stored);
+  std::vector<ParamId> coded;  // the codes of the file, which threads lay out at the same time
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (parameters.is_int8(id))
+    if (!parameters.is_int8(id))
+      read_float(context, reader, parameters, id, stored, parts);
+    else if (stored == StoredWeights::floats ||
+             has_type(known_tensor(reader, parameters.name(id)), kFloatType))
       read_matrix(context, *pool, reader, parameters, id, stored, parts);
     else
-      read_float(context, reader, parameters, id, stored, parts);
+      coded.push_back(id);
   }
+  pool->parallel_for(std::ssize(coded), [&](int64_t i) {
+    read_matrix(context, *pool, reader, parameters, coded[static_cast<size_t>(i)], stored, parts);
+  });
 }
 
 void set_rounded(Context& context, ParameterStore& parameters, ParamId id,
@@ -350,17 +358,18 @@ void add_int8_entries(Context& context, const ParameterStore& parameters,
       if (!is_vector(parameters, id))
         entries.push_back(bfloat16_entry(name, shape_dims(parameters.shape(id)),
                                          float_values(context, parameters, id), storage));
-    } else if (const auto int4 = parameters.int4(id)) {
+    } else if (parameters.int4(id)) {
       all_int8 = false;
+      const Int4Matrix int4 = parameters.int4(id)->matrix(*pool);
       entries.push_back({name,
                          DType::f32,
-                         {int4->rows(), int4->row_bytes()},
-                         kept(storage, int4->codes()),
+                         {int4.rows(), int4.row_bytes()},
+                         kept(storage, int4.codes()),
                          kInt4Type});
       entries.push_back({name + kScaleSuffix,
                          DType::f32,
-                         {int4->rows(), int4->groups()},
-                         kept(storage, int4->scales()),
+                         {int4.rows(), int4.groups()},
+                         kept(storage, int4.scales()),
                          kHalfType});
     } else {
       const Weight weight = parameters.weight(id);

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/checked.h"
 #include "engine/core/file_memory.h"
 #include "engine/core/limits.h"
@@ -57,10 +58,21 @@ void read_weights(Context& context, const SafetensorsReader& reader, ParameterSt
   parameters.follow_master(context);
 }
 
-// The same for a model that nobody has yet: an error may leave it half read. One parameter at a
-// time is in host memory.
+// The same for a model that nobody has yet: an error may leave it half read. In the memory of a
+// device, one parameter at a time is in host memory.
 void read_new_weights(Context& context, const SafetensorsReader& reader,
                       ParameterStore& parameters) {
+  ThreadPool* const pool = cpu_thread_pool(context.backend());
+  if (pool != nullptr && !parameters.has_master()) {  // values are in the dtype of the file
+    pool->parallel_for(static_cast<int64_t>(parameters.count()), [&](int64_t i) {
+      const auto id = static_cast<ParamId>(i);
+      const Tensor& value = parameters.value(id);
+      reader.read(parameters.name(id), {static_cast<std::byte*>(value.raw()), value.bytes()});
+    });
+    for (size_t i = 0; i < parameters.count(); ++i)
+      parameters.value(static_cast<ParamId>(i)).mark_written();
+    return;
+  }
   std::vector<std::byte> values;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

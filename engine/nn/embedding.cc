@@ -36,8 +36,9 @@ void Embedding::add_norm(ParameterStore& store, const std::string& prefix, const
 Tensor Embedding::lookup(Context& context, const Tensor& ids,
                          const ops::EmbeddingOptions& options) const {
   const Weight weight = store_->weight(weight_);
-  return weight.int8 ? ops::int8_embedding(context, ids, *weight.int8, options)
-                     : ops::embedding(context, ids, weight.values, options);
+  return weight.int8   ? ops::int8_embedding(context, ids, *weight.int8, options)
+         : weight.int4 ? ops::int4_embedding(context, ids, *weight.int4, options)
+                       : ops::embedding(context, ids, weight.values, options);
 }
 
 // norm(token + (position + type)). If all tokens have the type 0, its row is added as a bias.

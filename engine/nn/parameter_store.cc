@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string_view>
 #include <unordered_set>
 
@@ -12,12 +13,16 @@
 #include "engine/core/numeric/standard_normal.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/os/memory.h"
+#include "engine/quant/int4_panels.h"
 #include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 namespace {
 
-constexpr int64_t kParameterAlignment = 16;  // elements: 64 bytes of float32
+constexpr int64_t kParameterAlignment = 16;            // elements: 64 bytes of float32
+constexpr uintptr_t kPageBytes = uintptr_t{64} << 10;  // the largest of our systems
+constexpr int64_t kZeroedAtOnce = int64_t{4} << 20;    // bytes of a block of work
 constexpr size_t kDrawnBetweenChecks = size_t{1} << 20;
 
 bool is_random(const Init& init) {
@@ -126,21 +131,23 @@ const ParameterStore::Entry& ParameterStore::float_entry(ParamId id) const {
   return entry;
 }
 
-void ParameterStore::set_int8(ParamId id, Int8Matrix matrix) {
-  Entry& entry = entries_[index(id)];
+void ParameterStore::require_codes(ParamId id, int64_t rows, int64_t columns) const {
+  const Entry& entry = entries_[index(id)];
   require(is_int8(id), ErrorCode::internal, "parameters", entry.name, " is not int8");
-  require(entry.shape == Shape({matrix.rows(), matrix.columns()}), ErrorCode::shape_mismatch,
-          "parameters", entry.name, " is ", entry.shape.str(), ", its codes are [", matrix.rows(),
-          ", ", matrix.columns(), "]");
-  entry.int8 = std::make_shared<const Int8Matrix>(std::move(matrix));
+  require(entry.shape == Shape({rows, columns}), ErrorCode::shape_mismatch, "parameters",
+          entry.name, " is ", entry.shape.str(), ", its codes are [", rows, ", ", columns, "]");
 }
 
-void ParameterStore::set_int4(Context& context, ParamId id, Int4Matrix matrix) {
+void ParameterStore::set_int8(ParamId id, Int8Matrix matrix) {
+  require_codes(id, matrix.rows(), matrix.columns());
+  entries_[index(id)].int8 = std::make_shared<const Int8Matrix>(std::move(matrix));
+}
+
+void ParameterStore::set_int4(Context& context, ParamId id, const Int4Matrix& matrix) {
   ThreadPool* pool = cpu_thread_pool(context.backend());
-  require(pool != nullptr, ErrorCode::internal, "parameters", "int4 weights are for the CPU");
-  const std::vector<float> values = matrix.values(*pool);
-  set_int8(id, Int8Matrix::quantized(*pool, values.data(), matrix.rows(), matrix.columns()));
-  entries_[index(id)].int4 = std::make_shared<const Int4Matrix>(std::move(matrix));
+  require(pool != nullptr, ErrorCode::unsupported, "parameters", "int4 weights are for the CPU");
+  require_codes(id, matrix.rows(), matrix.columns());
+  entries_[index(id)].int4 = std::make_shared<const Int4Panels>(*pool, matrix);
 }
 
 void ParameterStore::keep_float(Context& context, ParamId id, std::span<const float> values) {
@@ -187,6 +194,23 @@ void ParameterStore::allocate(Context& context, DType dtype, std::optional<uint6
 
 namespace {
 
+// A workspace of zeros, for which the threads of a CPU map the memory.
+Tensor zero_workspace(Context& context, int64_t count, DType dtype) {
+  ThreadPool* const pool = cpu_thread_pool(context.backend());
+  if (pool == nullptr) return context.zeros({count}, dtype);
+  Tensor workspace = context.empty({count}, dtype);
+  const auto bytes = static_cast<int64_t>(workspace.bytes());
+  if (bytes >= kZeroedAtOnce) {  // from the first whole page on
+    const auto begin = reinterpret_cast<uintptr_t>(workspace.raw()), skipped = -begin % kPageBytes;
+    os::prefer_huge_pages(static_cast<char*>(workspace.raw()) + skipped,
+                          workspace.bytes() - skipped);
+  }
+  parallel_for_range(*pool, bytes, kZeroedAtOnce, [&](int64_t begin, int64_t end) {
+    std::memset(static_cast<char*>(workspace.raw()) + begin, 0, static_cast<size_t>(end - begin));
+  });
+  return workspace;
+}
+
 // The padding after a tensor of `count` elements at `offset` becomes zero.
 void clear_padding(Context& context, const Tensor& workspace, int64_t offset, int64_t count) {
   const int64_t end = offset + count, padding = -end & (kParameterAlignment - 1);
@@ -218,7 +242,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
         size, (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment,
         "parameters");
   }
-  flat_ = context.zeros({trainable}, dtype);
+  flat_ = zero_workspace(context, trainable, dtype);
   const bool rounded = dtype == DType::bf16 || quantize_bits_ != 0;
   master_ = rounded ? context.zeros({trainable}, stat_dtype(dtype)) : flat_;
   flat_grad_ = context.empty({trainable}, master_.dtype());
@@ -327,7 +351,7 @@ void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_
 
 Weight ParameterStore::weight(ParamId id) const {
   const Entry& entry = entries_[index(id)];
-  Weight weight{entry.value, entry.int8, entry.coded};
+  Weight weight{entry.value, entry.int8, entry.int4, entry.coded};
   weight.quantizes_input = quantize_bits_ != 0 && entry.takes_int8;
   weight.observer = observer_;
   weight.parameter = id;

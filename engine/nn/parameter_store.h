@@ -144,12 +144,12 @@ class ParameterStore {
   bool is_int8(ParamId id) const { return int8_weights_ && entries_[index(id)].takes_int8; }
   // SHAPE_MISMATCH unless the matrix has the parameter's shape.
   void set_int8(ParamId id, Int8Matrix matrix);
-  // The same for int4 codes, which files hold; the model computes with int8 codes of their values.
-  void set_int4(Context& context, ParamId id, Int4Matrix matrix);
+  // The same for int4 codes. UNSUPPORTED: the parameters are not on the CPU.
+  void set_int4(Context& context, ParamId id, const Int4Matrix& matrix);
   // Keeps an int8 parameter in float instead: values [rows, columns] in float32.
   void keep_float(Context& context, ParamId id, std::span<const float> values);
   // The int4 codes that set_int4 was given; null: none.
-  std::shared_ptr<const Int4Matrix> int4(ParamId id) const { return entries_[index(id)].int4; }
+  std::shared_ptr<const Int4Panels> int4(ParamId id) const { return entries_[index(id)].int4; }
   bool kept_float(ParamId id) const { return entries_[index(id)].kept_float; }
   // Whether the module that reads this matrix reads int8 codes too, and it is not kept in float.
   bool takes_int8(ParamId id) const { return entries_[index(id)].takes_int8; }
@@ -262,7 +262,7 @@ class ParameterStore {
     Tensor value = {}, grad = {};
     bool takes_int8 = false, kept_float = false, prunable = false, shared = false;
     std::shared_ptr<const Int8Matrix> int8 = nullptr;
-    std::shared_ptr<const Int4Matrix> int4 = nullptr;
+    std::shared_ptr<const Int4Panels> int4 = nullptr;
     std::shared_ptr<const CodedMatrix> coded = nullptr;
     double signal_to_noise = std::numeric_limits<double>::quiet_NaN();
     std::optional<LowRank> low_rank = {};
@@ -271,6 +271,7 @@ class ParameterStore {
   };
   const Entry& float_entry(ParamId id) const;
   size_t index(ParamId id) const;
+  void require_codes(ParamId id, int64_t rows, int64_t columns) const;
   std::vector<size_t> matching(std::string_view pattern) const;
   void require_unused() const;
   void require_own(const Entry& entry) const;

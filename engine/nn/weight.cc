@@ -22,6 +22,7 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
   const Tensor in = weight.inner ? linear(context, x, *weight.inner) : x;
   const auto product = [&] {
     if (weight.int8) return ops::int8_linear(context, in, *weight.int8, bias);
+    if (weight.int4) return ops::int4_linear(context, in, *weight.int4, bias);
     const Tensor input = linear_input(context, in, weight);
     if (weight.coded) return ops::quantized_linear(context, input, *weight.coded, bias);
     const ops::Fp8Matrix* const fp8 = fp8_copy(context, weight);
@@ -39,7 +40,7 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
 Weight gather_rows(Context& context, const Weight& weight, std::span<const int32_t> index) {
   require(!weight.update && !weight.inner && !weight.coded, ErrorCode::internal, "gather_rows",
           "the weight has an update, an inner factor or codes of a frozen matrix");
-  if (!weight.int8) {
+  if (!weight.int8 && !weight.int4) {
     const Tensor rows = context.from_values<int32_t>(index, {static_cast<int64_t>(index.size())});
     Weight gathered = weight;
     gathered.values = ops::gather_rows(context, weight.values, rows);
@@ -49,7 +50,10 @@ Weight gather_rows(Context& context, const Weight& weight, std::span<const int32
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::unsupported, "gather_rows", "int8 weights are for the CPU");
   Weight gathered;
-  gathered.int8 = std::make_shared<const Int8Matrix>(weight.int8->gathered(*pool, index));
+  if (weight.int4)
+    gathered.int4 = std::make_shared<const Int4Panels>(weight.int4->gathered(*pool, index));
+  else
+    gathered.int8 = std::make_shared<const Int8Matrix>(weight.int8->gathered(*pool, index));
   return gathered;
 }
 

@@ -11,6 +11,7 @@
 
 namespace trafo {
 
+class Int4Panels;
 class Int8Matrix;
 
 // Sees what linear layers multiply with: calibration of a quantized model.
@@ -26,6 +27,7 @@ class LinearObserver {
 struct Weight {
   Tensor values;
   std::shared_ptr<const Int8Matrix> int8;              // of a model with int8 weights
+  std::shared_ptr<const Int4Panels> int4 = nullptr;    // of the same, a matrix with int4 codes
   std::shared_ptr<const CodedMatrix> coded = nullptr;  // of a model with a base_precision
   std::optional<LowRankUpdate> update = {};
   // Of quantization-aware training: x is rounded to int8 codes of its rows, as int8_linear does.
@@ -36,7 +38,7 @@ struct Weight {
 
   // Whether x W^T with these values is the whole product.
   bool is_dense() const {
-    return !int8 && !coded && !update && !quantizes_input && !observer && !inner;
+    return !int8 && !int4 && !coded && !update && !quantizes_input && !observer && !inner;
   }
 };
 

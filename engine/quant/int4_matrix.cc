@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "engine/core/checked.h"
 #include "engine/core/status.h"
@@ -11,6 +12,23 @@ namespace {
 
 constexpr const char* kInt4Origin = "int4 matrix";
 constexpr int64_t kInt4BlockRows = 64;
+constexpr uint16_t kInfiniteHalf = 0x7c00;
+
+// Whether one of the codes is -8, of 16 codes at a time.
+bool has_zero_nibble(std::span<const uint8_t> codes) {
+  uint64_t found = 0;
+  size_t i = 0;
+  const auto look = [&](uint64_t word) {
+    found |= (word - 0x1111111111111111u) & ~word & 0x8888888888888888u;
+  };
+  for (; i + sizeof(uint64_t) <= codes.size(); i += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, codes.data() + i, sizeof word);
+    look(word);
+  }
+  for (; i < codes.size(); ++i) look(codes[i] | 0x1111111111111100u);
+  return found != 0;
+}
 
 }  // namespace
 
@@ -62,11 +80,13 @@ Int4Matrix Int4Matrix::from_codes(std::vector<uint8_t> codes, std::vector<uint16
   require(static_cast<int64_t>(scales.size()) == checked_mul(rows, matrix.groups(), kInt4Origin),
           ErrorCode::invalid_argument, kInt4Origin, scales.size(), " scales are not ", rows,
           " rows of ", matrix.groups());
-  for (size_t i = 0; i < codes.size(); ++i)
-    require((codes[i] & 0x0f) != 0 && codes[i] >> 4 != 0, ErrorCode::invalid_argument, kInt4Origin,
-            "row ", static_cast<int64_t>(i) / matrix.row_bytes(),
-            " has the code -8; codes are -7 to 7");
+  if (has_zero_nibble(codes))
+    for (size_t i = 0; i < codes.size(); ++i)
+      require((codes[i] & 0x0f) != 0 && codes[i] >> 4 != 0, ErrorCode::invalid_argument,
+              kInt4Origin, "row ", static_cast<int64_t>(i) / matrix.row_bytes(),
+              " has the code -8; codes are -7 to 7");
   for (size_t i = 0; i < scales.size(); ++i) {
+    if (scales[i] < kInfiniteHalf) continue;  // positive and finite
     const float scale = half_to_float(scales[i]);
     require(std::isfinite(scale) && scale >= 0, ErrorCode::invalid_argument, kInt4Origin, "row ",
             static_cast<int64_t>(i) / matrix.groups(), " has the scale ", scale);

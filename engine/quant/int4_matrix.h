@@ -1,5 +1,5 @@
 // Matrices of int4 codes with a float16 scale for each 32 columns of a row (formats::kInt4): what
-// files hold. A model computes with int8 codes of their values (Int8Matrix).
+// files hold. A model computes with the same codes in another order (Int4Panels).
 //
 // A byte has the codes of two columns, each plus 8: column 2 i in the low bits, column 2 i + 1 in
 // the high ones (8, the code 0, after an odd last column).

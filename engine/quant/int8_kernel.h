@@ -7,6 +7,11 @@
 //   scale)) multiply:  y[i, r] = fma(float(sum_c code[i, c] codes[r, c]), x_scale[i] * scales[r],
 //   bias[r])
 //
+// and with int4 codes, where G are the columns of a group (int4_panels.h), one group after another:
+//
+//   t[i, r] = fma(float(sum_{c in G} code[i, c] codes[r, c]), scales[r, G], t[i, r])
+//   y[i, r] = fma(t[i, r], x_scale[i], bias[r])
+//
 // A row of activations is quantized when it is multiplied. If it has a value that is not finite,
 // its scale is NaN and so is its result. A row whose largest magnitude is below 2^-100 counts as
 // zeros.
@@ -15,6 +20,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/quant/int4_panels.h"
 #include "engine/quant/int8_matrix.h"
 
 namespace trafo {
@@ -32,6 +38,20 @@ struct Int8Block {
   int64_t y_stride;
 };
 
+// The same for int4 codes. A row is padded with zeros to whole groups of Int4Panels.
+struct Int4Block {
+  const uint8_t* x;  // codes of the rows as they are
+  int64_t x_stride;
+  const int32_t* x_offsets;  // [rows, groups]: 8 times the sum of the codes of each group
+  const float* x_scales;
+  int64_t rows;
+  const Int4Panels* matrix;
+  int64_t panel_begin, panel_end;
+  const float* bias;
+  float* y;
+  int64_t y_stride;
+};
+
 struct Int8Kernel {
   const char* name;  // "avx512-vnni", "avx-vnni", "avx2", "neon-dot", "neon", "portable"
   bool (*supported)();
@@ -44,6 +64,7 @@ struct Int8Kernel {
   // Int8Matrix::row.
   void (*dequantize)(const int8_t* row, int64_t columns, float factor, const float* addend,
                      float* y);
+  void (*multiply_int4)(const Int4Block& block);
 };
 
 // Those that this processor runs, the best first; the portable one is always among them.
@@ -54,6 +75,8 @@ const Int8Kernel& best_int8_kernel();
 // multiplies. x and y have x_stride and y_stride elements from row to row. bias [n] or null. Any
 // number of threads gives the same bits. OUT_OF_MEMORY.
 void int8_gemm(ThreadPool& pool, const Int8Kernel& kernel, const Int8Matrix& matrix, const float* x,
+               int64_t m, int64_t x_stride, const float* bias, float* y, int64_t y_stride);
+void int4_gemm(ThreadPool& pool, const Int8Kernel& kernel, const Int4Panels& matrix, const float* x,
                int64_t m, int64_t x_stride, const float* bias, float* y, int64_t y_stride);
 
 }  // namespace trafo

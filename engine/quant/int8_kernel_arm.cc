@@ -80,7 +80,7 @@ void dequantize(const int8_t* row, int64_t columns, float factor, const float* a
 namespace neon {
 
 struct Isa {
-  static constexpr int kRows = 4, kPanels = 1;
+  static constexpr int kRows = 4, kPanels = 1, kInt4Rows = 4;
   static constexpr bool kCorrects = false;
   using Sums = int32x4_t;
   using Floats = float32x4_t;
@@ -104,12 +104,38 @@ struct Isa {
   static HWY_INLINE Floats times(float a, Floats b) { return vmulq_n_f32(b, a); }
   static HWY_INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
   static HWY_INLINE void store(float* p, Floats v) { vst1q_f32(p, v); }
+  // Of int4 codes, which are plus 8: 16-bit sums of 8 products of at most 15 * 127.
+  struct Partial {
+    int16x8_t low, high;
+  };
+  static HWY_INLINE uint8x16_t load_codes(const uint8_t* p) { return vld1q_u8(p); }
+  static HWY_INLINE int8x16_t low(uint8x16_t codes) {
+    return vreinterpretq_s8_u8(vandq_u8(codes, vdupq_n_u8(0x0f)));
+  }
+  static HWY_INLINE int8x16_t high(uint8x16_t codes) {
+    return vreinterpretq_s8_u8(vshrq_n_u8(codes, 4));
+  }
+  static HWY_INLINE Partial start(int32_t) { return {vdupq_n_s16(0), vdupq_n_s16(0)}; }
+  static HWY_INLINE Partial add_codes(Partial sums, int8x16_t codes, const uint8_t* x) {
+    const int8x16_t factors = broadcast(x);
+    return {vmlal_s8(sums.low, vget_low_s8(codes), vget_low_s8(factors)),
+            vmlal_high_s8(sums.high, codes, factors)};
+  }
+  static HWY_INLINE Sums finish(Partial sums, int32_t offset) {
+    return subtract(vpaddq_s32(vpaddlq_s16(sums.low), vpaddlq_s16(sums.high)), vdupq_n_s32(offset));
+  }
+  static HWY_INLINE Floats splat(float value) { return vdupq_n_f32(value); }
+  static HWY_INLINE Floats load_halves(const uint16_t* p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+  }
 };
 
 #include "engine/quant/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply_int4-inl.h"
 
 }  // namespace neon
-constexpr Int8Kernel kNeon = {"neon", &has_neon, 0, &quantize, &neon::multiply, &dequantize};
+constexpr Int8Kernel kNeon = {"neon",      &has_neon,           0, &quantize, &neon::multiply,
+                              &dequantize, &neon::multiply_int4};
 }  // namespace
 }  // namespace trafo
 
@@ -128,14 +154,22 @@ struct Isa : neon::Isa {
   static HWY_INLINE Sums add_products(Sums sums, Factors x, int8x16_t w) {
     return vdotq_s32(sums, w, x);
   }
+  using Partial = Sums;
+  static HWY_INLINE Partial start(int32_t offset) { return vdupq_n_s32(-offset); }
+  static HWY_INLINE Partial add_codes(Partial sums, int8x16_t codes, const uint8_t* x) {
+    return vdotq_s32(sums, codes, broadcast(x));
+  }
+  static HWY_INLINE Sums finish(Partial sums, int32_t) { return sums; }
 };
 
 #include "engine/quant/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply_int4-inl.h"
 
 }  // namespace neon_dot
 
-constexpr Int8Kernel kNeonDot = {"neon-dot", &os::has_arm_dot_product, 0,
-                                 &quantize,  &neon_dot::multiply,      &dequantize};
+constexpr Int8Kernel kNeonDot = {
+    "neon-dot",  &os::has_arm_dot_product, 0, &quantize, &neon_dot::multiply,
+    &dequantize, &neon_dot::multiply_int4};
 
 }  // namespace
 }  // namespace trafo

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/numeric/half.h"
 #include "engine/core/numeric/portable_power.h"
 #include "engine/quant/int8_kernel_list.h"
 
@@ -63,9 +64,35 @@ void dequantize(const int8_t* row, int64_t columns, float factor, const float* a
   }
 }
 
+void multiply_int4(const Int4Block& b) {
+  const Int4Panels& matrix = *b.matrix;
+  const int64_t half = Int4Panels::kGroup / 2, quarter = Int4Panels::kGroupBytes / 4;
+  for (int64_t row = b.panel_begin * kPanelRows;
+       row < std::min(b.panel_end * kPanelRows, matrix.rows()); ++row) {
+    const uint8_t* w = matrix.panel(row / kPanelRows) + row % kPanelRows * kGroupColumns;
+    const uint16_t* scales = matrix.scales(row / kPanelRows) + row % kPanelRows;
+    for (int64_t i = 0; i < b.rows; ++i) {
+      float total = 0;
+      for (int64_t g = 0; g < matrix.groups(); ++g) {
+        const auto* x =
+            reinterpret_cast<const int8_t*>(b.x + i * b.x_stride + g * Int4Panels::kGroup);
+        int32_t sum = 0;
+        for (int64_t c = 0; c < half; ++c) {
+          const uint8_t both = w[g * Int4Panels::kGroupBytes + c / 4 * quarter + c % 4];
+          sum += x[c] * ((both & 0x0f) - Int4Matrix::kZero);
+          sum += x[half + c] * ((both >> 4) - Int4Matrix::kZero);
+        }
+        total = portable_fma(static_cast<float>(sum), half_to_float(scales[g * kPanelRows]), total);
+      }
+      b.y[i * b.y_stride + row] = portable_fma(total, b.x_scales[i], b.bias ? b.bias[row] : 0.0f);
+    }
+  }
+}
+
 }  // namespace
 
-const Int8Kernel kPortableInt8Kernel = {"portable", &always, 0, &quantize, &multiply, &dequantize};
+const Int8Kernel kPortableInt8Kernel = {"portable",  &always,       0, &quantize, &multiply,
+                                        &dequantize, &multiply_int4};
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 std::span<const Int8Kernel* const> all_int8_kernels() {

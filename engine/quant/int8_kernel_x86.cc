@@ -5,6 +5,9 @@
 //
 // AVX2's vpmaddubsw adds two such products in 16 bits. It gets |x| and sign(x) w: both are at most
 // 127, and 2 * 127 * 127 fits.
+//
+// The unsigned bytes of int4 products are the codes of the weight plus 8, and 8 times the sum of
+// the codes of the activations is subtracted. 16 bits hold the sum of 16 products of 15 * 127.
 #include "engine/backend/cpu/gemm_internal.h"
 #include "engine/quant/int8_kernel_list.h"
 
@@ -27,7 +30,9 @@ constexpr int64_t kGroupColumns = Int8Matrix::kGroupColumns;
 constexpr int64_t kGroupBytes = Int8Matrix::kGroupBytes;
 
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1) != 0;  // float16
 }
 
 bool has_avx_vnni() {
@@ -46,7 +51,7 @@ bool has_avx512_vnni() {
 
 // ---- what all of them share: AVX2 is the least they have ----
 
-HWY_PUSH_ATTRIBUTES("avx2,fma")
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c")
 namespace trafo {
 namespace {
 
@@ -115,13 +120,13 @@ HWY_POP_ATTRIBUTES
 
 // ---- one instruction set after the other ----
 
-HWY_PUSH_ATTRIBUTES("avx2,fma")
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c")
 namespace trafo {
 namespace {
 namespace avx2 {
 
 struct Isa {
-  static constexpr int kRows = 2, kPanels = 2;
+  static constexpr int kRows = 2, kPanels = 2, kInt4Rows = 4;
   static constexpr bool kCorrects = false;
   using Sums = __m256i;
   using Floats = __m256;
@@ -148,16 +153,35 @@ struct Isa {
     return _mm256_fmadd_ps(a, b, c);
   }
   static HWY_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
+  // Of int4 codes: 16-bit sums of pairs of products.
+  using Partial = __m256i;
+  static HWY_INLINE __m256i load_codes(const uint8_t* p) { return load(p); }
+  static HWY_INLINE __m256i low(__m256i codes) {
+    return _mm256_and_si256(codes, _mm256_set1_epi8(0x0f));
+  }
+  static HWY_INLINE __m256i high(__m256i codes) { return low(_mm256_srli_epi16(codes, 4)); }
+  static HWY_INLINE Partial start(int32_t) { return zero(); }
+  static HWY_INLINE Partial add_codes(Partial sums, __m256i codes, const uint8_t* x) {
+    return _mm256_add_epi16(sums, _mm256_maddubs_epi16(codes, _mm256_set1_epi32(load_group(x))));
+  }
+  static HWY_INLINE Sums finish(Partial sums, int32_t offset) {
+    return subtract(_mm256_madd_epi16(sums, _mm256_set1_epi16(1)), _mm256_set1_epi32(offset));
+  }
+  static HWY_INLINE Floats splat(float value) { return _mm256_set1_ps(value); }
+  static HWY_INLINE Floats load_halves(const uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
 };
 
 #include "engine/quant/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply_int4-inl.h"
 
 }  // namespace avx2
 }  // namespace
 }  // namespace trafo
 HWY_POP_ATTRIBUTES
 
-HWY_PUSH_ATTRIBUTES("avx2,fma,avxvnni")
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,avxvnni")
 namespace trafo {
 namespace {
 namespace avx_vnni {
@@ -170,22 +194,28 @@ struct Isa : avx2::Isa {
   static HWY_INLINE Sums add_products(Sums sums, const Factors& x, __m256i w) {
     return _mm256_dpbusd_avx_epi32(sums, x, w);
   }
+  static HWY_INLINE Partial start(int32_t offset) { return _mm256_set1_epi32(-offset); }
+  static HWY_INLINE Partial add_codes(Partial sums, __m256i codes, const uint8_t* x) {
+    return _mm256_dpbusd_avx_epi32(sums, codes, _mm256_set1_epi32(load_group(x)));
+  }
+  static HWY_INLINE Sums finish(Partial sums, int32_t) { return sums; }
 };
 
 #include "engine/quant/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply_int4-inl.h"
 
 }  // namespace avx_vnni
 }  // namespace
 }  // namespace trafo
 HWY_POP_ATTRIBUTES
 
-HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512vnni")
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,avx512f,avx512bw,avx512vnni")
 namespace trafo {
 namespace {
 namespace avx512_vnni {
 
 struct Isa {
-  static constexpr int kRows = 6, kPanels = 4;
+  static constexpr int kRows = 6, kPanels = 4, kInt4Rows = 8;
   static constexpr bool kCorrects = true;
   using Sums = __m512i;
   using Floats = __m512;
@@ -207,9 +237,25 @@ struct Isa {
     return _mm512_fmadd_ps(a, b, c);
   }
   static HWY_INLINE void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
+  using Partial = __m512i;
+  static HWY_INLINE __m512i load_codes(const uint8_t* p) { return load(p); }
+  static HWY_INLINE __m512i low(__m512i codes) {
+    return _mm512_and_si512(codes, _mm512_set1_epi8(0x0f));
+  }
+  static HWY_INLINE __m512i high(__m512i codes) { return low(_mm512_srli_epi16(codes, 4)); }
+  static HWY_INLINE Partial start(int32_t offset) { return _mm512_set1_epi32(-offset); }
+  static HWY_INLINE Partial add_codes(Partial sums, __m512i codes, const uint8_t* x) {
+    return _mm512_dpbusd_epi32(sums, codes, _mm512_set1_epi32(load_group(x)));
+  }
+  static HWY_INLINE Sums finish(Partial sums, int32_t) { return sums; }
+  static HWY_INLINE Floats splat(float value) { return _mm512_set1_ps(value); }
+  static HWY_INLINE Floats load_halves(const uint16_t* p) {
+    return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
 };
 
 #include "engine/quant/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply_int4-inl.h"
 
 }  // namespace avx512_vnni
 }  // namespace
@@ -219,11 +265,14 @@ HWY_POP_ATTRIBUTES
 namespace trafo {
 namespace {
 
-constexpr Int8Kernel kAvx2 = {"avx2", &has_avx2, 0, &quantize, &avx2::multiply, &dequantize};
-constexpr Int8Kernel kAvxVnni = {"avx-vnni", &has_avx_vnni,       0x80,
-                                 &quantize,  &avx_vnni::multiply, &dequantize};
-constexpr Int8Kernel kAvx512Vnni = {"avx512-vnni", &has_avx512_vnni,       0x80,
-                                    &quantize,     &avx512_vnni::multiply, &dequantize};
+constexpr Int8Kernel kAvx2 = {"avx2",      &has_avx2,           0, &quantize, &avx2::multiply,
+                              &dequantize, &avx2::multiply_int4};
+constexpr Int8Kernel kAvxVnni = {
+    "avx-vnni",  &has_avx_vnni,           0x80, &quantize, &avx_vnni::multiply,
+    &dequantize, &avx_vnni::multiply_int4};
+constexpr Int8Kernel kAvx512Vnni = {
+    "avx512-vnni", &has_avx512_vnni,           0x80, &quantize, &avx512_vnni::multiply,
+    &dequantize,   &avx512_vnni::multiply_int4};
 constexpr const Int8Kernel* kKernels[] = {&kAvx512Vnni, &kAvxVnni, &kAvx2, &kPortableInt8Kernel};
 
 }  // namespace

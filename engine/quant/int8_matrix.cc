@@ -32,16 +32,16 @@ Int8Matrix::Int8Matrix(int64_t rows, int64_t columns) : rows_(rows), columns_(co
     fail(ErrorCode::out_of_memory, kOrigin, "there is no room for the codes of a matrix [", rows,
          ", ", columns, "]");
   }
-  std::memset(codes_.get(), 0, bytes);  // also what pads rows and columns
+  // The codes after the last row and column.
+  if (rows % kPanelRows != 0 || columns % kGroupColumns != 0) std::memset(codes_.get(), 0, bytes);
 }
 
 void Int8Matrix::set_row(int64_t index, const int8_t* codes, float scale) {
   int8_t* to = row(index);
   int32_t sum = 0;
-  for (int64_t c = 0; c < columns_; ++c) {
-    to[c / kGroupColumns * kGroupBytes + c % kGroupColumns] = codes[c];
-    sum += codes[c];
-  }
+  for (int64_t c = 0; c < columns_; ++c) sum += codes[c];
+  for (int64_t c = 0; c < columns_; c += kGroupColumns, to += kGroupBytes)
+    std::memcpy(to, codes + c, static_cast<size_t>(std::min(kGroupColumns, columns_ - c)));
   scales_[static_cast<size_t>(index)] = scale;
   corrections_[static_cast<size_t>(index)] = 128 * sum;
 }

@@ -8,6 +8,7 @@
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/quant/int4_panels.h"
 #include "engine/quant/int8_matrix.h"
 #include "engine/train/plan/memory_plan.h"
 #include "tests/ops/cuda/cuda_test.h"
@@ -34,7 +35,7 @@ std::vector<float> as_floats(Context& context, const Tensor& tensor) {
 // The values of a matrix with codes: the values of its file.
 std::vector<float> coded_values(Context& context, const ParameterStore& parameters, ParamId id) {
   ThreadPool& pool = *cpu_thread_pool(context.backend());
-  if (const auto int4 = parameters.int4(id)) return int4->values(pool);
+  if (const auto int4 = parameters.int4(id)) return int4->matrix(pool).values(pool);
   const Weight weight = parameters.weight(id);
   const Int8Matrix& matrix = *weight.int8;
   std::vector<int8_t> codes(static_cast<size_t>(matrix.rows() * matrix.columns()));

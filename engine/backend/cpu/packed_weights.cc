@@ -10,12 +10,12 @@ void PackedWeights::add(ThreadPool& pool, const float* weight, int64_t n, int64_
   if (n <= 0 || k <= 0) return;
   Weight packed{n, k, {}};
   try {
-    packed.panels.resize(static_cast<size_t>(packed_size_f32(n, k)));
+    packed.panels = HostBuffer(static_cast<size_t>(packed_size_f32(n, k)) * sizeof(float));
   } catch (const std::bad_alloc&) {
     fail(ErrorCode::out_of_memory, "translate", "there is no room for a copy of a weight [", n,
          ", ", k, "] laid out for GEMMs with few rows");
   }
-  pack_weight_f32(pool, weight, n, k, packed.panels.data());
+  pack_weight_f32(pool, weight, n, k, reinterpret_cast<float*>(packed.panels.data()));
   weights_.insert_or_assign(weight, std::move(packed));
 }
 
@@ -24,7 +24,7 @@ bool PackedWeights::run(ThreadPool& pool, const GemmParams& p) const {
   const auto found = weights_.find(p.b);
   if (found == weights_.end()) return more_ && more_->run(pool, p);
   if (found->second.n != p.n || found->second.k != p.k) return false;
-  gemm_packed_f32(pool, p, found->second.panels.data());
+  gemm_packed_f32(pool, p, reinterpret_cast<const float*>(found->second.panels.data()));
   return true;
 }
 

@@ -8,10 +8,10 @@
 #include <memory>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/memory/host_buffer.h"
 
 namespace trafo {
 
@@ -31,7 +31,7 @@ class PackedWeights {
  private:
   struct Weight {
     int64_t n, k;
-    std::vector<float> panels;
+    HostBuffer panels;
   };
   std::unordered_map<const void*, Weight> weights_;
   std::shared_ptr<const PackedWeights> more_;

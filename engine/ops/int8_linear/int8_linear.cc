@@ -4,6 +4,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/function_ref.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/view/view.h"
 #include "engine/quant/int8_kernel.h"
@@ -21,7 +22,7 @@ ThreadPool& pool_of(Context& context, const char* op) {
 void check_float(const Context& context, const char* op, const char* name, const Tensor& x) {
   check_input(context, op, name, x);
   require(x.dtype() == DType::f32, ErrorCode::dtype_mismatch, op, name, " is ",
-          dtype_name(x.dtype()), ", beside int8 weights it must be float32");
+          dtype_name(x.dtype()), ", beside quantized weights it must be float32");
 }
 
 void check_indices(const Context& context, const char* op, const char* name, const Tensor& indices,
@@ -37,20 +38,19 @@ void check_indices(const Context& context, const char* op, const char* name, con
             values[t], " of token ", t, " is outside the table: it has entries 0 to ", limit - 1);
 }
 
-}  // namespace
+using Product = FunctionRef<void(ThreadPool&, const float*, int64_t, const float*, float*)>;
 
-Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,
-                   const Tensor& bias) {
-  constexpr const char* kOp = "int8_linear";
-  const OpRange range(context, kOp, x, bias);
-  ThreadPool& pool = pool_of(context, kOp);
-  check_float(context, kOp, "x", x);
-  const int64_t in = weight.columns(), out = weight.rows();
-  require(x.rank() >= 1 && x.dim(-1) == in, ErrorCode::shape_mismatch, kOp, "x ", x.shape(),
+// product(pool, x, rows, bias, y) of a weight [out, in].
+Tensor product_with_codes(Context& context, const char* op, const Tensor& x, int64_t out,
+                          int64_t in, const Tensor& bias, Product product) {
+  const OpRange range(context, op, x, bias);
+  ThreadPool& pool = pool_of(context, op);
+  check_float(context, op, "x", x);
+  require(x.rank() >= 1 && x.dim(-1) == in, ErrorCode::shape_mismatch, op, "x ", x.shape(),
           " does not end in the ", in, " columns of weight [", out, ", ", in, "]");
   if (bias.defined()) {
-    check_float(context, kOp, "bias", bias);
-    require(bias.shape() == Shape{out}, ErrorCode::shape_mismatch, kOp, "bias must be [", out,
+    check_float(context, op, "bias", bias);
+    require(bias.shape() == Shape{out}, ErrorCode::shape_mismatch, op, "bias must be [", out,
             "], its shape is ", bias.shape());
   }
   const Tensor input = contiguous(context, x);
@@ -60,53 +60,94 @@ Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,
   int64_t rows = 1;
   for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);
   Tensor y = context.empty(shape, DType::f32);
-  int8_gemm(pool, best_int8_kernel(), weight, input.data<float>(), rows, in,
-            offset.defined() ? offset.data<float>() : nullptr, y.data<float>(), out);
-  context.record(kOp, {input, offset.defined() ? offset : input}, {&y}, {}, nullptr);
+  product(pool, input.data<float>(), rows, offset.defined() ? offset.data<float>() : nullptr,
+          y.data<float>());
+  context.record(op, {input, offset.defined() ? offset : input}, {&y}, {}, nullptr);
   return y;
+}
+
+using ReadRow = FunctionRef<void(int64_t, float, const float*, float*)>;
+
+// read(id, factor, addend, y) of a table [entries, width].
+Tensor embedding_with_codes(Context& context, const char* op, const Tensor& ids, int64_t entries,
+                            int64_t width, const EmbeddingOptions& options, ReadRow read) {
+  const OpRange range(context, op, ids, options.positions, options.position_table);
+  ThreadPool& pool = pool_of(context, op);
+  require(!options.dropout.active(), ErrorCode::unsupported, op,
+          "quantized weights are for inference, which has no dropout");
+  const int64_t tokens = ids.defined() ? ids.numel() : 0;
+  const Tensor tokens_of = contiguous(context, ids);
+  check_indices(context, op, "id", tokens_of, entries);
+  const bool positioned = options.position_table.defined();
+  require_argument(positioned == options.positions.defined(), op, "positions",
+                   " and position_table go together: one of them is missing");
+  Tensor positions, position_table;
+  if (positioned) {
+    check_float(context, op, "position table", options.position_table);
+    require(options.position_table.rank() == 2 && options.position_table.dim(1) == width,
+            ErrorCode::shape_mismatch, op, "the position table is ", options.position_table.shape(),
+            ", the width of the table is ", width);
+    position_table = contiguous(context, options.position_table);
+    positions = contiguous(context, options.positions);
+    check_indices(context, op, "position", positions, position_table.dim(0));
+    require(positions.numel() == tokens, ErrorCode::shape_mismatch, op, "there are ",
+            positions.numel(), " positions for ", tokens, " ids");
+  }
+  Tensor y = context.empty({tokens, width}, DType::f32);
+  const int32_t* id = tokens_of.data<int32_t>();
+  parallel_for_range(
+      pool, tokens, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width)),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t)
+          read(id[t], static_cast<float>(options.scale),
+               positioned ? position_table.data<float>() + positions.data<int32_t>()[t] * width
+                          : nullptr,
+               y.data<float>() + t * width);
+      });
+  context.record(op, {position_table.defined() ? position_table : y}, {&y}, {}, nullptr);
+  return y;
+}
+
+}  // namespace
+
+Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,
+                   const Tensor& bias) {
+  return product_with_codes(
+      context, "int8_linear", x, weight.rows(), weight.columns(), bias,
+      [&](ThreadPool& pool, const float* from, int64_t rows, const float* offset, float* y) {
+        int8_gemm(pool, best_int8_kernel(), weight, from, rows, weight.columns(), offset, y,
+                  weight.rows());
+      });
+}
+
+Tensor int4_linear(Context& context, const Tensor& x, const Int4Panels& weight,
+                   const Tensor& bias) {
+  return product_with_codes(
+      context, "int4_linear", x, weight.rows(), weight.columns(), bias,
+      [&](ThreadPool& pool, const float* from, int64_t rows, const float* offset, float* y) {
+        int4_gemm(pool, best_int8_kernel(), weight, from, rows, weight.columns(), offset, y,
+                  weight.rows());
+      });
 }
 
 Tensor int8_embedding(Context& context, const Tensor& ids, const Int8Matrix& table,
                       const EmbeddingOptions& options) {
-  constexpr const char* kOp = "int8_embedding";
-  const OpRange range(context, kOp, ids, options.positions, options.position_table);
-  ThreadPool& pool = pool_of(context, kOp);
-  require(!options.dropout.active(), ErrorCode::unsupported, kOp,
-          "int8 weights are for inference, which has no dropout");
-  const int64_t width = table.columns(), tokens = ids.defined() ? ids.numel() : 0;
-  const Tensor tokens_of = contiguous(context, ids);
-  check_indices(context, kOp, "id", tokens_of, table.rows());
-  const bool positioned = options.position_table.defined();
-  require_argument(positioned == options.positions.defined(), kOp, "positions",
-                   " and position_table go together: one of them is missing");
-  Tensor positions, position_table;
-  if (positioned) {
-    check_float(context, kOp, "position table", options.position_table);
-    require(options.position_table.rank() == 2 && options.position_table.dim(1) == width,
-            ErrorCode::shape_mismatch, kOp, "the position table is ",
-            options.position_table.shape(), ", the width of the table is ", width);
-    position_table = contiguous(context, options.position_table);
-    positions = contiguous(context, options.positions);
-    check_indices(context, kOp, "position", positions, position_table.dim(0));
-    require(positions.numel() == tokens, ErrorCode::shape_mismatch, kOp, "there are ",
-            positions.numel(), " positions for ", tokens, " ids");
-  }
-  Tensor y = context.empty({tokens, width}, DType::f32);
   const Int8Kernel& kernel = best_int8_kernel();
-  const auto scale = static_cast<float>(options.scale);
-  const int32_t* id = tokens_of.data<int32_t>();
-  parallel_for_range(pool, tokens, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, width)),
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t t = begin; t < end; ++t)
-                         kernel.dequantize(table.row(id[t]), width,
-                                           scale * table.padded_scales()[id[t]],
-                                           positioned ? position_table.data<float>() +
-                                                            positions.data<int32_t>()[t] * width
-                                                      : nullptr,
-                                           y.data<float>() + t * width);
-                     });
-  context.record(kOp, {position_table.defined() ? position_table : y}, {&y}, {}, nullptr);
-  return y;
+  return embedding_with_codes(context, "int8_embedding", ids, table.rows(), table.columns(),
+                              options,
+                              [&](int64_t id, float factor, const float* addend, float* y) {
+                                kernel.dequantize(table.row(id), table.columns(),
+                                                  factor * table.padded_scales()[id], addend, y);
+                              });
+}
+
+Tensor int4_embedding(Context& context, const Tensor& ids, const Int4Panels& table,
+                      const EmbeddingOptions& options) {
+  return embedding_with_codes(context, "int4_embedding", ids, table.rows(), table.columns(),
+                              options,
+                              [&](int64_t id, float factor, const float* addend, float* y) {
+                                table.dequantize(id, factor, addend, y);
+                              });
 }
 
 }  // namespace trafo::ops
