@@ -51,18 +51,23 @@ def parse_arguments():
 
 # ---- the models ----
 
+def make_text(work):
+    """Made-up lines for a vocabulary (text) and a few of them to make a model from (few)."""
+    shape = random.Random(1)
+    words = sorted({"".join(shape.choice("bcdfghjklmnprstvwz") + shape.choice("aeiou") for _ in range(shape.randint(2, 6)))
+                    for _ in range(60000)})
+    for name, count in (("text", 20000), ("few", 300)):
+        with open(os.path.join(work, name), "w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in decode_compare.made_up_lines(count, words, 2))
+
+
 def make_models(arguments):
     program, work = os.path.join(arguments.build, "translate-train"), arguments.work
     os.makedirs(work, exist_ok=True)
     path = lambda name: os.path.join(work, name)
     run = lambda *words: subprocess.run([program, *words, "--quiet"], check=True, stdout=subprocess.DEVNULL)
     if not os.path.exists(path("run")):
-        shape = random.Random(1)
-        words = sorted({"".join(shape.choice("bcdfghjklmnprstvwz") + shape.choice("aeiou") for _ in range(shape.randint(2, 6)))
-                        for _ in range(60000)})
-        for name, count in (("text", 20000), ("few", 300)):
-            with open(path(name), "w", encoding="utf-8") as file:
-                file.writelines(line + "\n" for line in decode_compare.made_up_lines(count, words, 2))
+        make_text(work)
         run("vocab", "-t", path("text"), "--bpe", "--byte-fallback", "--dim-vocabs", "8000", "-o", path("vocab.spm"))
         run("train", "-t", path("few"), "--vocabs", path("vocab.spm"), "--model", path("run"), *SHAPE, "--after", "3u",
             "--mini-batch-words", "100", "--device", "cpu")
