@@ -31,7 +31,7 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
   };
   if (!weight.update || NoLowRank::active()) return product();
   const bool frozen = weight.coded || (weight.values.defined() && !requires_grad(weight.values));
-  const bool plain = !weight.int8 && !weight.observer && !weight.quantizes_input;
+  const bool plain = !weight.int8 && !weight.int4 && !weight.observer && !weight.quantizes_input;
   if (frozen && plain && !fp8_copy(context, weight))
     return ops::low_rank_linear(context, in, {weight.values, weight.coded}, bias, *weight.update);
   return ops::add_low_rank(context, in, *weight.update, product);
