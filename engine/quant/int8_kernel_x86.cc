@@ -194,15 +194,9 @@ struct Isa : avx2::Isa {
   static HWY_INLINE Sums add_products(Sums sums, const Factors& x, __m256i w) {
     return _mm256_dpbusd_avx_epi32(sums, x, w);
   }
-  static HWY_INLINE Partial start(int32_t offset) { return _mm256_set1_epi32(-offset); }
-  static HWY_INLINE Partial add_codes(Partial sums, __m256i codes, const uint8_t* x) {
-    return _mm256_dpbusd_avx_epi32(sums, codes, _mm256_set1_epi32(load_group(x)));
-  }
-  static HWY_INLINE Sums finish(Partial sums, int32_t) { return sums; }
 };
 
 #include "engine/quant/int8_multiply-inl.h"
-#include "engine/quant/int8_multiply_int4-inl.h"
 
 }  // namespace avx_vnni
 }  // namespace
@@ -267,9 +261,9 @@ namespace {
 
 constexpr Int8Kernel kAvx2 = {"avx2",      &has_avx2,           0, &quantize, &avx2::multiply,
                               &dequantize, &avx2::multiply_int4};
-constexpr Int8Kernel kAvxVnni = {
-    "avx-vnni",  &has_avx_vnni,           0x80, &quantize, &avx_vnni::multiply,
-    &dequantize, &avx_vnni::multiply_int4};
+constexpr Int8Kernel kAvxVnni = {"avx-vnni",          &has_avx_vnni,       0x80,
+                                 &quantize,           &avx_vnni::multiply, &dequantize,
+                                 &avx2::multiply_int4};
 constexpr Int8Kernel kAvx512Vnni = {
     "avx512-vnni", &has_avx512_vnni,           0x80, &quantize, &avx512_vnni::multiply,
     &dequantize,   &avx512_vnni::multiply_int4};

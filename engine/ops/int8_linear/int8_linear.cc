@@ -69,8 +69,9 @@ Tensor product_with_codes(Context& context, const char* op, const Tensor& x, int
 using ReadRow = FunctionRef<void(int64_t, float, const float*, float*)>;
 
 // read(id, factor, addend, y) of a table [entries, width].
-Tensor embedding_with_codes(Context& context, const char* op, const Tensor& ids, int64_t entries,
-                            int64_t width, const EmbeddingOptions& options, ReadRow read) {
+[[gnu::cold]] Tensor embedding_with_codes(Context& context, const char* op, const Tensor& ids,
+                                          int64_t entries, int64_t width,
+                                          const EmbeddingOptions& options, ReadRow read) {
   const OpRange range(context, op, ids, options.positions, options.position_table);
   ThreadPool& pool = pool_of(context, op);
   require(!options.dropout.active(), ErrorCode::unsupported, op,
