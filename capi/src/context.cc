@@ -59,6 +59,11 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
     context->set_fused_kernels(fused);
     context->set_graphs(graphs);
     set_matmul_precision(context->backend(), DType{o.matmul_precision}, call.function());
+    if (o.memory_directory.length != 0)
+      set_memory_directory(context->backend(),
+                           path_argument(call, o.memory_directory.data, o.memory_directory.length,
+                                         "memory_directory"),
+                           call.function());
     ContextOwner owner;  // allocates, so it is created while the context still has an owner
     std::shared_ptr<Context> shared(context.release(), std::move(owner));
     set_background_share(call, shared, "background_share", o.background_share);

@@ -8,6 +8,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/cancel_scope.h"
+#include "engine/core/file_memory.h"
 #include "engine/core/numeric/half.h"
 #include "engine/core/numeric/philox.h"
 #include "engine/core/progress.h"
@@ -25,6 +26,13 @@ constexpr const char* kHostModelOrigin = "interop";
 
 std::span<float> span_of(const Tensor& value) {
   return {value.data<float>(), static_cast<size_t>(value.numel())};
+}
+
+// Before each tensor of a model: a cancelled call ends, and of memory in files one tensor is
+// resident.
+void before_tensor() {
+  stop_if_call_is_cancelled(kHostModelOrigin);
+  release_file_memory();
 }
 
 // Sentences of one to 48 tokens, drawn from the whole vocabulary.
@@ -47,16 +55,14 @@ std::vector<SentencePair> fixed_pairs(const ModelSpec& spec, int32_t eos) {
   return pairs;
 }
 
-// Looks at the cancel token in each linear layer of a forward pass.
+// In each linear layer of a forward pass: before_tensor().
 class CancelledLinear final : public LinearObserver {
  public:
   explicit CancelledLinear(ParameterStore& parameters) : parameters_(parameters) {
     parameters_.set_observer(this);
   }
   ~CancelledLinear() override { parameters_.set_observer(nullptr); }
-  void observe(Context&, int32_t, const Tensor&) override {
-    stop_if_call_is_cancelled(kHostModelOrigin);
-  }
+  void observe(Context&, int32_t, const Tensor&) override { before_tensor(); }
 
  private:
   ParameterStore& parameters_;
@@ -145,14 +151,17 @@ bool is_host_model(const Context& context, const Model& model) {
 
 }  // namespace
 
-HostModel make_host_model(const ModelConfig& config, Context* context) {
+HostModel make_host_model(const ModelConfig& config, Context* context,
+                          const std::filesystem::path& memory) {
   HostModel host;
-  if (context != nullptr)
+  if (context != nullptr) {
     host.context = not_owned(*context);
-  else
+  } else {
     host.context =
         make_context({DeviceKind::cpu, 0},
                      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
+    if (!memory.empty()) set_memory_directory(host.context->backend(), memory, kHostModelOrigin);
+  }
   host.owned = make_model(*host.context, config, std::nullopt);
   host.model = host.owned.get();
   if (WorkProgress* const progress = WorkProgress::current(Work::convert_weights))
@@ -160,8 +169,18 @@ HostModel make_host_model(const ModelConfig& config, Context* context) {
   return host;
 }
 
+bool are_same_function(ModelConfig read, const ModelConfig& written) {
+  read.dropout = written.dropout;
+  read.attention_dropout = written.attention_dropout;
+  read.ffn_dropout = written.ffn_dropout;
+  read.depth_scaled_init = written.depth_scaled_init;
+  if (!info_of(read.architecture).has_encoder) read.encoder_layers = written.encoder_layers;
+  return read == written;
+}
+
 bool has_bfloat16_values(const HostModel& host) {
   for (size_t i = 0; i < host.parameters().count(); ++i) {
+    before_tensor();
     const std::span<const float> values = span_of(host.parameters().value(static_cast<ParamId>(i)));
     if (!std::ranges::all_of(values,
                              [](float v) { return BFloat16::from_float(v).to_float() == v; }))
@@ -174,10 +193,10 @@ HostModel shared_with(const HostModel& host) {
   return {host.context, nullptr, host.model, host.is_bfloat16};
 }
 
-HostModel host_model_of(Context& context, const Model& model) {
-  if (!is_host_model(context, model)) return copy_to_host(context, model);
+HostModel host_model_of(Context& context, const Model& model, const std::filesystem::path& memory) {
+  if (!is_host_model(context, model)) return copy_to_host(context, model, memory);
   for (size_t i = 0; i < model.parameters().count(); ++i) {
-    stop_if_call_is_cancelled(kHostModelOrigin);
+    before_tensor();
     const auto id = static_cast<ParamId>(i);
     require_finite_values(model.parameters().name(id), span_of(model.parameters().value(id)));
   }
@@ -185,16 +204,16 @@ HostModel host_model_of(Context& context, const Model& model) {
   return {not_owned(context), nullptr, const_cast<Model*>(&model), false};
 }
 
-HostModel copy_to_host(Context& context, const Model& model) {
+HostModel copy_to_host(Context& context, const Model& model, const std::filesystem::path& memory) {
   ModelConfig config = model.config().untied();
   config.factor_ranks.clear();
   config.base_precision = BasePrecision::none;
-  HostModel host = make_host_model(config);
+  HostModel host = make_host_model(config, nullptr, memory);
   host.model->set_labels(model.labels());
   const PartIndex index(model.parameters());
   WorkProgress progress(Work::convert_weights, host.parameters().parameter_count());
   for (size_t i = 0; i < host.parameters().count(); ++i) {
-    stop_if_call_is_cancelled(kHostModelOrigin);
+    before_tensor();
     const auto id = static_cast<ParamId>(i);
     const std::string& name = host.parameters().name(id);
     const std::span<float> values = span_of(host.parameters().value(id));
@@ -220,7 +239,7 @@ std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
   model->set_labels(host.model->labels());
   WorkProgress progress(Work::convert_weights, model->parameters().parameter_count());
   for (size_t i = 0; i < model->parameters().count(); ++i) {
-    stop_if_call_is_cancelled(kHostModelOrigin);
+    before_tensor();
     const auto id = static_cast<ParamId>(i);
     const std::span<float> values = span_of(host.parameters().value(id));
     model->parameters().set_value(context, id, values.data(), values.size_bytes());
@@ -231,10 +250,12 @@ std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
   return model;
 }
 
-HostModel with_weights_of(const ModelConfig& config, const HostModel& other) {
-  HostModel host = make_host_model(config);
+HostModel with_weights_of(const ModelConfig& config, const HostModel& other,
+                          const std::filesystem::path& memory) {
+  HostModel host = make_host_model(config, nullptr, memory);
   const ParameterStore& from = other.parameters();
   for (size_t i = 0; i < host.parameters().count(); ++i) {
+    before_tensor();
     const auto id = static_cast<ParamId>(i);
     const std::string& name = host.parameters().name(id);
     const ParamId same = from.find(name);
@@ -266,15 +287,16 @@ bool has_output_bias(const HostModel& model) {
   return std::any_of(bias, bias + model.spec().vocabulary, [](float b) { return b != 0; });
 }
 
-HostModel fold_output_bias(const HostModel& lm) {
+HostModel fold_output_bias(const HostModel& lm, const std::filesystem::path& memory) {
   const ModelSpec& spec = lm.spec();
   require(!spec.has_encoder() && spec.decoder.pre_norm(), ErrorCode::internal, kHostModelOrigin,
           "only a pre-norm decoder ends with a layer norm");
   ModelConfig config = lm.config();
   config.tied_embeddings = config.output_bias = false;
-  HostModel folded = make_host_model(config);
+  HostModel folded = make_host_model(config, nullptr, memory);
   ParameterStore& to = folded.parameters();
   for (size_t i = 0; i < to.count(); ++i) {
+    before_tensor();
     const auto id = static_cast<ParamId>(i);
     const bool output = to.name(id) == "output.weight" && spec.output.tied;
     const ParamId source = lm.parameters().find(output ? "embedding.weight" : to.name(id));

@@ -107,7 +107,7 @@ Format of_transformers(ExportFormat format, const interop::Expressible& (*expres
               write(job.host, *job.vocabulary.tokenizer, job.directory);
             else
               write(job.host, job.vocabulary, job.directory);
-            return read(job.directory, {.written = &job.host}).host;
+            return read(job.directory, {.written = &job.host, .memory = job.directory}).host;
           }};
 }
 
@@ -305,6 +305,33 @@ Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
   return tokenizer;
 }
 
+// The largest difference between logits of the model and of what was written.
+double write_and_check(const Format& format, const Job& job) {
+  const HostModel& host = job.host;
+  // Each weight is written, and read back to be compared.
+  WorkProgress progress(Work::convert_weights, 2 * host.parameters().parameter_count());
+  const HostModel again = format.write_and_read(job);
+  progress.finish();
+  if (host.is_bfloat16) interop::write_weight_type(job.directory);
+  if (again.model == host.model) return 0;  // every weight and setting of the files is the model's
+  const double difference = interop::logit_difference(host, again);
+  // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
+  // differs if the files do not say all that the model's configuration does.
+  const bool rounded = job.weights != ExportWeights::float32;
+  const double error =
+      !rounded ? difference
+      : interop::are_same_function(again.config(), host.config())
+          ? 0
+          : interop::logit_difference(interop::with_weights_of(host.config(), again, job.directory),
+                                      again);
+  require(error <= kTolerance && std::isfinite(difference), ErrorCode::non_finite, kOrigin,
+          "what was written as ", enum_name(format.format),
+          " gives logits that differ from the model's",
+          rounded ? " with the same rounded weights" : "", " by ", error,
+          "; nothing is left of it");
+  return difference;
+}
+
 }  // namespace
 
 double export_model(Context& context, const Model& model, const std::optional<Tokenizer>& tokenizer,
@@ -324,31 +351,14 @@ double export_model(Context& context, const Model& model, const std::optional<To
     written = written_vocabulary(*tokenizer, model.spec(), *found);
   }
   refuse_what_is_not(model.spec(), *found);
-  HostModel host = interop::host_model_of(context, model);
-  host.is_bfloat16 = keeps_type && interop::has_bfloat16_values(host);
   UnfinishedDirectory unfinished(directory);
   const interop::ExportVocabulary vocabulary(written, tokens_of(model, tokenizer));
-  // Each weight is written, and read back to be compared.
-  WorkProgress progress(Work::convert_weights, 2 * host.parameters().parameter_count());
-  const HostModel again = found->write_and_read({host, vocabulary, weights, unfinished.path()});
-  progress.finish();
-  if (host.is_bfloat16) interop::write_weight_type(unfinished.path());
-  if (again.model == host.model) {  // every weight and setting of the files is the model's
-    stop_if_call_is_cancelled(kOrigin);
-    unfinished.publish();
-    return 0;
-  }
-  const double difference = interop::logit_difference(host, again);
-  // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
-  // differs if the files do not say all that the model's configuration does.
-  const bool rounded = weights != ExportWeights::float32;
-  const double error =
-      rounded ? interop::logit_difference(interop::with_weights_of(host.config(), again), again)
-              : difference;
-  require(error <= kTolerance && std::isfinite(difference), ErrorCode::non_finite, kOrigin,
-          "what was written as ", enum_name(format), " gives logits that differ from the model's",
-          rounded ? " with the same rounded weights" : "", " by ", error,
-          "; nothing is left of it");
+  // The models that are made for it, whose memory lies in the directory, are gone after this.
+  const double difference = [&] {
+    HostModel host = interop::host_model_of(context, model, unfinished.path());
+    host.is_bfloat16 = keeps_type && interop::has_bfloat16_values(host);
+    return write_and_check(*found, {host, vocabulary, weights, unfinished.path()});
+  }();
   stop_if_call_is_cancelled(kOrigin);
   unfinished.publish();
   return difference;

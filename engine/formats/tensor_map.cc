@@ -6,6 +6,7 @@
 
 #include "engine/core/cancel_scope.h"
 #include "engine/core/checked.h"
+#include "engine/core/file_memory.h"
 #include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/models/meta_model.h"
@@ -437,9 +438,10 @@ float* rows_of(const ParameterStore& parameters, const MappedTensor& tensor, int
   return value.data<float>() + tensor.first_row * columns;
 }
 
-// The work that a tensor is a piece of.
+// The work that a tensor is a piece of. Of memory in files, one tensor at a time is resident.
 void count_weights(const MappedTensor& tensor) {
   stop_if_call_is_cancelled("interop");
+  release_file_memory();
   if (WorkProgress* const progress = WorkProgress::current(Work::convert_weights))
     progress->add(tensor.elements());
 }

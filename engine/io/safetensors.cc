@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/core/file_memory.h"
 #include "engine/core/status.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
@@ -130,6 +131,7 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   for (const TensorEntry* entry : order) {
     require(names.insert(entry->name).second, ErrorCode::invalid_argument, kSafetensorsOrigin,
             "there are two tensors named ", quote(entry->name));
+    release_file_memory();
     infos.push_back({entry->name, entry->dtype, entry->shape, offset, entry->data.size(),
                      crc32_text(crc32(entry->data)), entry->foreign});
     offset += entry->data.size();
@@ -141,6 +143,7 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   sink.write(std::as_bytes(std::span(&header_size, 1)));
   sink.write(std::string_view(header));
   for (const TensorEntry* entry : order) {
+    release_file_memory();
     sink.write(entry->data);
   }
 }

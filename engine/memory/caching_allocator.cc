@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/core/file_memory.h"
 #include "engine/core/status.h"
 #include "engine/os/memory.h"
 
@@ -33,8 +34,12 @@ void* CachingAllocator::allocate(size_t bytes) {
           bytes, " bytes were asked for");
   const size_t size = CachedBlocks::rounded(bytes);
   std::lock_guard lock(mutex_);
-  void* block = cached_.take(size);
-  if (!block) {
+  const bool in_file = size >= kFileBlock && !directory_.empty();
+  void* block = in_file ? allocate_in_file(directory_, size) : cached_.take(size);
+  if (in_file) {
+    stats_.reserved_bytes += static_cast<int64_t>(size);
+    ++stats_.system_calls;
+  } else if (!block) {
     block = os::allocate_aligned(CachedBlocks::kAlignment, size);
     if (!block) {
       release_cached_locked();
@@ -55,8 +60,9 @@ void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
   const size_t size = CachedBlocks::rounded(bytes);
   std::lock_guard lock(mutex_);
   stats_.allocated_bytes -= static_cast<int64_t>(size);
-  if (kKeepBlocks && cached_.keep(size, pointer)) return;
-  os::free_aligned(pointer);
+  const bool in_file = size >= kFileBlock && lies_in_file(pointer);
+  if (kKeepBlocks && !in_file && cached_.keep(size, pointer)) return;
+  in_file ? free_in_file(pointer) : os::free_aligned(pointer);
   stats_.reserved_bytes -= static_cast<int64_t>(size);
   ++stats_.system_calls;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <mutex>
 
 #include "engine/memory/cached_blocks.h"
@@ -18,6 +19,12 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
+  // From now on, blocks of at least kFileBlock bytes lie in files of this directory, zeros at
+  // first.
+  void set_directory(std::filesystem::path directory) { directory_ = std::move(directory); }
+  const std::filesystem::path& directory() const { return directory_; }
+  static constexpr size_t kFileBlock = size_t{16} << 20;
+
   void* allocate(size_t bytes);                        // null for zero bytes; throws OUT_OF_MEMORY
   void release(void* pointer, size_t bytes) noexcept;  // `bytes` as in allocate()
   // Allocates from the system and returns to it, without rounding or caching.
@@ -31,6 +38,7 @@ class CachingAllocator {
   void release_cached_locked() noexcept;
 
   mutable std::mutex mutex_;
+  std::filesystem::path directory_;  // empty: none
   CachedBlocks cached_;
   MemoryStats stats_;
 };

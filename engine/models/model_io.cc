@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/core/checked.h"
+#include "engine/core/file_memory.h"
 #include "engine/core/limits.h"
 #include "engine/core/strings/json.h"
 #include "engine/io/atomic_file.h"
@@ -65,6 +66,7 @@ void read_new_weights(Context& context, const SafetensorsReader& reader,
     const auto id = static_cast<ParamId>(i);
     values.resize(bytes_of(parameters, id));
     reader.read(parameters.name(id), values);
+    release_file_memory();
     parameters.set_value(context, id, values.data(), values.size());
   }
   context.backend().synchronize();

@@ -7,6 +7,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/cancel_scope.h"
+#include "engine/core/file_memory.h"
 #include "engine/core/numeric/philox.h"
 #include "engine/core/numeric/standard_normal.h"
 #include "engine/ops/cast/cast.h"
@@ -167,7 +168,8 @@ void ParameterStore::allocate(Context& context, DType dtype, std::optional<uint6
   if (int8_weights) base_precision_ = BasePrecision::none;
   const bool coded = base_precision_ != BasePrecision::none;
   for (Entry& entry : entries_) {
-    if (int8_weights || coded) entry.group.trainable = false;
+    if (int8_weights || coded || has_memory_directory(context.backend()))
+      entry.group.trainable = false;
     if (coded && entry.prunable)
       entry.coded = std::make_shared<const CodedMatrix>(
           make_coded_matrix(context, base_precision_, entry.shape[0], entry.shape[1]));
@@ -193,6 +195,13 @@ void clear_padding(Context& context, const Tensor& workspace, int64_t offset, in
   context.backend().fill_zero(rest.raw(), rest.bytes());
 }
 
+Tensor zero_workspace(Context& context, int64_t elements, DType dtype) {
+  Tensor workspace = context.empty({elements}, dtype);
+  if (!lies_in_file(workspace.raw()))  // which is zero, and has no pages as long as it is
+    context.backend().fill_zero(workspace.raw(), workspace.bytes());
+  return workspace;
+}
+
 }  // namespace
 
 // Gives every entry its place by its group, in workspaces of zeros. Gradients are written before
@@ -213,7 +222,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
   const bool rounded = dtype == DType::bf16 || quantize_bits_ != 0;
   master_ = rounded ? context.zeros({trainable}, stat_dtype(dtype)) : flat_;
   flat_grad_ = context.empty({trainable}, master_.dtype());
-  frozen_ = frozen > 0 ? context.zeros({frozen}, dtype) : Tensor{};
+  frozen_ = frozen > 0 ? zero_workspace(context, frozen, dtype) : Tensor{};
   for (Entry& entry : entries_) {
     entry.group.dtype = dtype;
     if (!has_place(entry)) continue;

@@ -26,6 +26,9 @@ void clear_pages(void* begin, size_t bytes) noexcept;
 // makes one. The disk has room for all of it. Null: errno has the reason. For unmap_file_pages().
 void* map_nameless_file(const std::filesystem::path& prefix, size_t bytes);
 void unmap_file_pages(void* begin, size_t bytes) noexcept;
+// Lets go of the memory that the whole pages of such a range have. The file, or the system's cache
+// of it, keeps what is in them, and the next access brings it back.
+void release_file_pages(void* begin, size_t bytes) noexcept;
 
 // Bytes of addresses that the C library may take for the heap of one more thread; 0: threads share
 // a heap.

@@ -61,6 +61,10 @@ void unmap_file_pages(void* begin, size_t bytes) noexcept {
   ::munmap(begin, bytes);
 }
 
+void release_file_pages(void* begin, size_t bytes) noexcept {
+  ::madvise(begin, bytes, MADV_DONTNEED);  // of a shared mapping: nothing is lost
+}
+
 int64_t machine_memory() noexcept {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<int64_t>(::sysconf(_SC_PAGE_SIZE));

@@ -55,6 +55,10 @@ void unmap_file_pages(void* begin, size_t) noexcept {
   UnmapViewOfFile(begin);
 }
 
+void release_file_pages(void* begin, size_t bytes) noexcept {
+  VirtualUnlock(begin, bytes);  // takes pages that are not locked out of the working set
+}
+
 int64_t machine_memory() noexcept {
   MEMORYSTATUSEX status{};
   status.dwLength = sizeof status;

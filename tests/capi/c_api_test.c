@@ -228,6 +228,21 @@ static void test_tensors(trafo_context* context) {
           "0.001 to 1");
 }
 
+static void test_memory_directory(void) {
+  trafo_context_options options;
+  trafo_context* context = NULL;
+  OK(trafo_context_options_init(&options, sizeof options));
+  options.memory_directory = (trafo_string_view){"/no/such/folder", 15};
+  FAILS(trafo_context_new(&options, &context), TRAFO_NOT_FOUND, "/no/such/folder is no directory");
+  options.memory_directory = (trafo_string_view){"/tmp", 4};
+  OK(trafo_context_new(&options, &context));
+  const int64_t shape[] = {5, 1 << 20};
+  trafo_tensor* tensor = NULL;
+  OK(trafo_tensor_random(context, TRAFO_FLOAT32, shape, 2, TRAFO_UNIFORM, 0, 1, 3, &tensor));
+  trafo_tensor_free(tensor);
+  trafo_context_free(context);
+}
+
 static void test_profiles(trafo_context* context) {
   const int64_t shape[] = {2};
   trafo_tensor *x = floats(context, (const float[]){1, 2}, 1, shape), *y = NULL;
@@ -412,6 +427,7 @@ int main(void) {
   trafo_context* context = new_context(2);
   test_tensors(context);
   test_profiles(context);
+  test_memory_directory();
   test_autodiff(context);
   trafo_context_free(context);
   test_handles();

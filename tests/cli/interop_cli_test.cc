@@ -131,6 +131,17 @@ TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
   EXPECT_NE(out.err.find("logits differ by at most 0.0e+00"), std::string::npos) << out.err;
   EXPECT_EQ(run({"import", "--from", "hf", "-o", "again"}).exit_code, 0);
   EXPECT_EQ(run({"info", "again"}).out.find("further"), std::string::npos);
+  const auto in_files = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--memory-directory", folder_->path().string()});
+    return run(words).exit_code;
+  };
+  EXPECT_EQ(in_files({"import", "--from", "hf", "-o", "paged"}), 0);
+  EXPECT_EQ(in_files({"export", "-m", "paged", "--to", "hf-llama", "-o", "paged-hf"}), 0);
+  for (const auto& [file, same] : {std::pair{"paged", "again"}, {"paged-hf", "hf"}})
+    EXPECT_EQ(read_file(folder_->file(file) + "/model.safetensors"),
+              read_file(folder_->file(same) + "/model.safetensors"));
+  expect_refused({"import", "--from", "hf", "-o", "y", "--memory-directory", "nowhere"},
+                 "nowhere is no directory", 2);
   auto config = nlohmann::json::parse(read_file(folder_->file("hf") + "/config.json"));
   config["model_type"] = "granite";
   config["embedding_multiplier"] = 12;

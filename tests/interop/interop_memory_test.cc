@@ -2,6 +2,7 @@
 // that nobody computes are never written.
 #include <fstream>
 
+#include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/numeric/half.h"
 #include "engine/formats/formats.h"
 #include "engine/models/adapter.h"
@@ -71,6 +72,71 @@ TEST_F(InteropMemoryTest, SaveTakesNothingAndLoadTheModel) {
   std::unique_ptr<Model> loaded;
   EXPECT_LT(peak_of([&] { loaded = load_model(*context_, file); }), weights_ + rest());
   EXPECT_EQ(weight_bytes(*context_, *loaded), weight_bytes(*context_, *model_));
+}
+
+// Formats whose files are read back as another model, and models that are copied first.
+TEST_F(InteropMemoryTest, ModelsBesideTheModelAreNotResident) {
+  const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
+  TokenizerTrainOptions options;  // of a vocabulary that GGUF has as well
+  options.vocab_size = 300;
+  options.hard_vocab_limit = false;
+  options.model = TokenizerModel::bpe;
+  options.byte_fallback = true;
+  const Tokenizer text = Tokenizer::train(std::span<const std::string>(lines), options);
+  const auto exported = [&](const Model& model, ExportFormat format, ExportWeights weights) {
+    const std::string name = concat(enum_name(format), enum_name(weights));
+    const int64_t peak =
+        peak_of([&] { export_model(*context_, model, text, format, path(name), weights); });
+    EXPECT_LT(peak, weights_ / 2) << name << " of " << weights_;
+    fs::remove_all(path(name));
+  };
+  ASSERT_GT(weights_, 4 * rest());
+  ModelConfig config = model_->config();
+  config.vocabulary = text.vocab_size();
+  model_ = make_model(*context_, config, 1);
+  for (const auto& [format, weights] : {std::pair{ExportFormat::gguf, ExportWeights::float32},
+                                        {ExportFormat::gguf, ExportWeights::q8_0},
+                                        {ExportFormat::ctranslate2, ExportWeights::int8},
+                                        {ExportFormat::onnx, ExportWeights::int8},
+                                        {ExportFormat::hf_compressed, ExportWeights::int8}})
+    exported(*model_, format, weights);
+  add_adapter(*context_, *model_, {2, 4.0, {}}, 1);
+  exported(*model_, ExportFormat::hf_llama, ExportWeights::by_format);
+  config = config_of(Architecture::decoder_lm, true);
+  config.vocabulary = text.vocab_size();
+  config.width = config.ffn_width = 512;
+  config.decoder_layers = 10;
+  model_ = make_model(*context_, config, 1);
+  model_->parameters().value(model_->parameters().find("output.bias")).data<float>()[3] = 1;
+  weights_ = 4 * model_->parameters().parameter_count();
+  ASSERT_GT(weights_, 4 * rest());
+  exported(*model_, ExportFormat::hf_gpt2, ExportWeights::by_format);
+}
+
+// Import, saving, loading and export of a model that has no place in memory.
+TEST_F(InteropMemoryTest, AModelInFilesIsNotResident) {
+  export_model(*context_, *model_, tokenizer(), ExportFormat::hf_llama, path("llama"));
+  const std::unique_ptr<Context> context = make_context({DeviceKind::cpu, 0}, 2);
+  fs::create_directory(path("memory"));
+  set_memory_directory(context->backend(), path("memory"), "test");
+  const fs::path file = path("model.safetensors");
+  EXPECT_LT(
+      peak_of([&] { save_model(file, *context, *import_model(*context, path("llama")).model); }),
+      2 * rest());
+  std::unique_ptr<Model> loaded;
+  EXPECT_LT(peak_of([&] {
+              loaded = load_model(*context, file);
+              export_model(*context, *loaded, tokenizer(), ExportFormat::hf_llama, path("again"));
+            }),
+            2 * rest());
+  EXPECT_FALSE(loaded->parameters().any_trainable());
+  EXPECT_EQ(weight_bytes(*context_, *load_model(*context_, file)),
+            weight_bytes(*context_, *model_));
+  EXPECT_EQ(read_text_file(path("again") / "model.safetensors", 1 << 30),
+            read_text_file(path("llama") / "model.safetensors", 1 << 30));
+  loaded.reset();
+  EXPECT_TRUE(fs::is_empty(path("memory")));
+  EXPECT_EQ(context->backend().memory_stats().allocated_bytes, 0);
 }
 
 #endif

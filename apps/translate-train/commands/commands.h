@@ -77,7 +77,9 @@ struct LoadedModel {
   Tokenizer tokenizer;  // none: no vocabulary belongs to a model that works with ids
   Model model;
 };
-LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
+// `memory_directory`: of trafo_context_options; empty: none.
+LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter,
+                       const std::string& memory_directory = {});
 // Weights that are exactly zero, of the matrices of a model.
 struct ZeroCounts {
   int64_t zeros = 0, elements = 0;

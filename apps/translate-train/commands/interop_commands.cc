@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "commands/command_flags.h"
 #include "commands/commands.h"
+#include "engine/os/memory.h"
 #include "engine/os/names.h"
 #include "run_dir/model_card.h"
 #include "run_dir/run_files.h"
@@ -58,9 +60,36 @@ const Choice& choice_of(const char* flag, const std::string& name,
       fmt::format("{} {}: there is no such choice; there are {}", flag, name, names_of(choices)));
 }
 
+// A directory for the memory of a model: --memory-directory, or the directory of the output if the
+// float32 weights take more than half of the machine's memory; else empty.
+std::string memory_directory(const std::string& given, const std::string& output,
+                             uintmax_t weight_bytes) {
+  if (!given.empty() || std::cmp_less_equal(weight_bytes, trafo::os::machine_memory() / 2))
+    return given;
+  const fs::path parent = fs::absolute(trafo::os::path_of(output)).lexically_normal().parent_path();
+  fs::create_directories(parent);
+  return parent.string();
+}
+
+// Float32 weights of the files of a directory, which may hold them in half as many bytes.
+uintmax_t float_bytes_in(const std::string& directory) {
+  uintmax_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(trafo::os::path_of(directory)))
+    if (const fs::path kind = entry.path().extension(); kind == ".safetensors" || kind == ".bin")
+      bytes += entry.is_regular_file() ? 2 * entry.file_size() : 0;
+  return bytes;
+}
+
+void add_memory_directory(CLI::App& app, std::string& directory) {
+  app.add_option("--memory-directory", directory,
+                 "where weights lie that are to take no memory, in files without names (default: "
+                 "the output's directory if they take more than half of the memory)")
+      ->type_name("DIR");
+}
+
 struct ExportArguments {
   ModelArguments model;
-  std::string format, weights, output;
+  std::string format, weights, output, memory_directory;
   bool quiet = false;
 };
 
@@ -73,7 +102,10 @@ int export_to(const ExportArguments& arguments) {
   // A format that needs a vocabulary says so.
   ModelArguments optional = arguments.model;
   optional.ids = true;
-  const LoadedModel loaded = load_model(optional, reporter);
+  const std::string memory =
+      memory_directory(arguments.memory_directory, arguments.output,
+                       fs::file_size(trafo::os::path_of(find_model(optional).model)));
+  const LoadedModel loaded = load_model(optional, reporter, memory);
   double difference = 0;
   const Reporter::Phase phase(reporter, "exporting");
   if (format.value == kPeft) {
@@ -98,6 +130,7 @@ int export_to(const ExportArguments& arguments) {
 struct ImportArguments {
   std::string from, output = "imported";
   std::string head, labels;
+  std::string memory_directory;
   bool quiet = false;
 };
 
@@ -123,8 +156,11 @@ int import_from(const ImportArguments& arguments) {
     usage_error(arguments.from + ": no such directory");
   require_no_model_in(arguments.output);
   Reporter reporter({.quiet = arguments.quiet});
-  const auto context =
-      make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));
+  auto options = with_defaults<trafo_context_options>(trafo_context_options_init);
+  const std::string memory = memory_directory(arguments.memory_directory, arguments.output,
+                                              float_bytes_in(arguments.from));
+  options.memory_directory = {memory.data(), memory.size()};
+  const auto context = make<Context>(trafo_context_new, &options);
   trafo_model* model = nullptr;
   trafo_tokenizer* tokenizer = nullptr;
   char* note = nullptr;
@@ -166,6 +202,7 @@ Action add_export(CLI::App& app) {
       ->type_name("DIR");
   add_model_paths(app, arguments->model);
   add_adapter_argument(app, arguments->model);
+  add_memory_directory(app, arguments->memory_directory);
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "A model with a LoRA adapter is exported with the adapter merged; peft writes the adapter "
@@ -191,6 +228,7 @@ Action add_import(CLI::App& app) {
   app.add_option("--labels", arguments->labels,
                  "of --head sequence or token: the names of the labels, with commas between them")
       ->type_name("A,B,...");
+  add_memory_directory(app, arguments->memory_directory);
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   return [arguments] { return import_from(*arguments); };
 }

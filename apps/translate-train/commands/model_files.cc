@@ -155,14 +155,16 @@ trafo_model_config config_of_file(const std::string& path) {
   return config;
 }
 
-LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
+LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter,
+                       const std::string& memory_directory) {
   const ModelPaths paths = find_model(arguments);
   const Reporter::Phase phase(reporter, "loading the model");
   const bool int8 = arguments.weights == "int8";
   if (int8 && arguments.precision != "auto" && arguments.precision != "fp32")
     usage_error("--weights int8: computes in fp32, not with --precision " + arguments.precision);
   const std::string device = int8 && arguments.device == "auto" ? "cpu" : arguments.device;
-  const trafo_context_options options = context_options(device, arguments.threads, true);
+  trafo_context_options options = context_options(device, arguments.threads, true);
+  options.memory_directory = {memory_directory.data(), memory_directory.size()};
   LoadedModel loaded;
   if (!paths.vocabulary.empty())
     loaded.tokenizer =

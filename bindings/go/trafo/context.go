@@ -57,7 +57,10 @@ type pending struct {
 	value    any // of the panic
 }
 
-type settings struct{ c C.trafo_context_options }
+type settings struct {
+	c               C.trafo_context_options
+	memoryDirectory string
+}
 
 // Option changes how NewContext makes a Context.
 type Option func(*settings)
@@ -102,6 +105,13 @@ func WithBackgroundShare(share float64) Option {
 	return func(s *settings) { s.c.background_share = C.double(share) }
 }
 
+// WithMemoryDirectory has tensors of at least 16 MiB lie in files without names in this directory, which the
+// system pages in and out: for import, export and quantization of models that are larger than the machine's
+// memory. All parameters are frozen at first. On the CPU only. Results do not depend on it.
+func WithMemoryDirectory(directory string) Option {
+	return func(s *settings) { s.memoryDirectory = directory }
+}
+
 const mostThreads = 256
 
 // NewContext opens a device.
@@ -118,6 +128,9 @@ func NewContext(options ...Option) (*Context, error) {
 	for _, option := range options {
 		option(&s)
 	}
+	directory, free := views([]string{s.memoryDirectory})
+	defer free()
+	s.c.memory_directory = viewAt(directory, 0)
 	var ptr *C.trafo_context
 	if err := check(C.trafo_context_new(&s.c, &ptr)); err != nil {
 		return nil, err

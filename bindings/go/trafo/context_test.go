@@ -248,6 +248,12 @@ func TestBackgroundShare(t *testing.T) {
 	wantError(t, err, trafo.ErrInvalidArgument)
 }
 
+func TestMemoryDirectory(t *testing.T) {
+	stillWorks(t, newContext(t, trafo.WithMemoryDirectory(t.TempDir())))
+	_, err := trafo.NewContext(trafo.WithMemoryDirectory("nowhere"))
+	wantError(t, err, trafo.ErrNotFound)
+}
+
 func TestMatmulPrecision(t *testing.T) {
 	for _, wrong := range []trafo.DType{trafo.Float64, trafo.Int32, 77} {
 		_, err := trafo.NewContext(trafo.WithMatmulPrecision(wrong))

@@ -48,6 +48,8 @@ class CpuBackend final : public Backend {
     return std::exchange(matmul_precision_, matmul_precision);
   }
   ThreadPool& pool() { return pool_; }
+  CachingAllocator& allocator() { return allocator_; }
+  const CachingAllocator& allocator() const { return allocator_; }
 
   int threads() const override { return pool_.threads(); }
   void set_threads(int threads) override { pool_.set_threads(threads); }
@@ -95,6 +97,24 @@ void set_matmul_precision(Backend& backend, DType precision, std::string_view or
                   " compute in bfloat16"));
   if (precision == DType::bf16 && !has_bf16_gemm()) refuse(concat(" bfloat16: ", kNoBf16Gemm));
   if (cpu) cpu->exchange(precision);
+}
+
+void set_memory_directory(Backend& backend, const std::filesystem::path& directory,
+                          std::string_view origin) {
+  auto* cpu = dynamic_cast<CpuBackend*>(&backend);
+  const auto refuse = [&](ErrorCode code, const std::string& reason) {
+    throw ArgumentError(code, std::string(origin), "memory_directory", reason);
+  };
+  if (cpu == nullptr) refuse(ErrorCode::unsupported, " is for the memory of a CPU");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(directory, ignored))
+    refuse(ErrorCode::not_found, concat(": ", directory.string(), " is no directory"));
+  cpu->allocator().set_directory(directory);
+}
+
+bool has_memory_directory(const Backend& backend) {
+  const auto* cpu = dynamic_cast<const CpuBackend*>(&backend);
+  return cpu != nullptr && !cpu->allocator().directory().empty();
 }
 
 ExactGemms::ExactGemms(Backend& backend)

@@ -433,6 +433,53 @@ ModelConfig Described::config(const fs::path& directory, int64_t rotary_position
   return config;
 }
 
+// The head of the file; how many variables follow.
+uint32_t read_head(Reader& in, const HostModel& host) {
+  const FileSpec spec = file_spec(host.spec());
+  in.check(in.number<uint32_t>() == kBinaryVersion, "another binary version");
+  in.check(in.name() == spec.name && in.number<uint32_t>() == spec.revision,
+           "another specification");
+  return in.number<uint32_t>();
+}
+
+// CORRUPT_FILE names what is not as it was written.
+Described check_file(Reader& in, const HostModel& host, ExportWeights weights) {
+  std::map<std::string, StoredTensor> tensors;
+  for (StoredTensor& stored : stored_tensors(host, weights))
+    tensors.emplace(stored.tensor.name, std::move(stored));
+  std::map<std::string, Scalar> scalars;
+  for (Scalar& scalar : scalars_of(host.spec())) scalars.emplace(scalar.name, std::move(scalar));
+  Described described;
+  const uint32_t count = read_head(in, host);
+  for (uint32_t read = 0; read < count; ++read) {
+    const Reader::Variable variable = in.variable();
+    if (const auto scalar = scalars.extract(variable.name)) {
+      check_scalar(in, variable, scalar.mapped());
+      described.scalars[variable.name] = scalar_in(variable);
+      continue;
+    }
+    const auto node = tensors.extract(variable.name);
+    in.check(!node.empty(), "the variable ", variable.name, " is unknown");
+    const StoredTensor& stored = node.mapped();
+    const auto bytes = stored.tensor.elements() * size_of(stored.type);
+    in.check(variable.type == stored.type && variable.shape == stored.tensor.shape &&
+                 std::cmp_equal(variable.data.size(), bytes),
+             variable.name, " is of type ", int{variable.type}, " or has another shape");
+    const std::vector<float> values = read_values(in, variable);
+    if (has_scale(stored.type)) ++read;  // the scale is a variable as well
+    const auto columns = stored.tensor.shape.back();
+    check_rounding(variable.name, format_of(stored.type), values_of(host, stored), values, columns);
+    described.shapes[variable.name] = variable.shape;
+  }
+  in.check(tensors.empty() && scalars.empty(), "variables are missing");
+  for (uint32_t left = in.number<uint32_t>(); left > 0; --left) {
+    const std::string alias = in.name();
+    described.aliases[alias] = in.name();
+  }
+  in.check(described.aliases == aliases_of(host.spec()), "the aliases are others");
+  return described;
+}
+
 }  // namespace
 
 const Expressible& ctranslate2_expressible() {
@@ -466,48 +513,26 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, Export
 
 HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
                                 const fs::path& directory) {
-  Reader in(open_file_for_reading(directory / "model.bin", FollowLinks::no));
-  std::map<std::string, StoredTensor> tensors;
+  const auto open = [&] {
+    return Reader(open_file_for_reading(directory / "model.bin", FollowLinks::no));
+  };
+  Reader first = open();
+  const Described described = check_file(first, host, weights);
+  HostModel again =
+      make_host_model(described.config(directory, host.spec().max_positions), nullptr, directory);
+  // Once more, now that there is a place for each tensor.
+  std::map<std::string, MappedTensor> tensors;
   for (StoredTensor& stored : stored_tensors(host, weights))
-    tensors.emplace(stored.tensor.name, std::move(stored));
-  std::map<std::string, Scalar> scalars;
-  for (Scalar& scalar : scalars_of(host.spec())) scalars.emplace(scalar.name, std::move(scalar));
-  const FileSpec spec = file_spec(host.spec());
-  in.check(in.number<uint32_t>() == kBinaryVersion, "another binary version");
-  in.check(in.name() == spec.name && in.number<uint32_t>() == spec.revision,
-           "another specification");
-  Described described;
-  std::vector<std::pair<MappedTensor, std::vector<float>>> read_tensors;
-  const auto count = in.number<uint32_t>();
+    if (!stored.computed()) tensors.emplace(stored.tensor.name, std::move(stored.tensor));
+  Reader in = open();
+  const uint32_t count = read_head(in, host);
   for (uint32_t read = 0; read < count; ++read) {
     const Reader::Variable variable = in.variable();
-    if (const auto scalar = scalars.extract(variable.name)) {
-      check_scalar(in, variable, scalar.mapped());
-      described.scalars[variable.name] = scalar_in(variable);
-      continue;
-    }
-    const auto node = tensors.extract(variable.name);
-    in.check(!node.empty(), "the variable ", variable.name, " is unknown");
-    const StoredTensor& stored = node.mapped();
-    const auto bytes = stored.tensor.elements() * size_of(stored.type);
-    in.check(variable.type == stored.type && variable.shape == stored.tensor.shape &&
-                 std::cmp_equal(variable.data.size(), bytes),
-             variable.name, " is of type ", int{variable.type}, " or has another shape");
-    std::vector<float> values = read_values(in, variable);
-    if (has_scale(stored.type)) ++read;  // the scale is a variable as well
-    const auto columns = stored.tensor.shape.back();
-    check_rounding(variable.name, format_of(stored.type), values_of(host, stored), values, columns);
-    described.shapes[variable.name] = variable.shape;
-    if (!stored.computed()) read_tensors.emplace_back(stored.tensor, std::move(values));
+    const auto tensor = tensors.find(variable.name);
+    if (tensor == tensors.end()) continue;
+    scatter(again.parameters(), tensor->second, read_values(in, variable));
+    if (has_scale(static_cast<TypeId>(variable.type))) ++read;  // the scale is a variable as well
   }
-  in.check(tensors.empty() && scalars.empty(), "variables are missing");
-  for (uint32_t left = in.number<uint32_t>(); left > 0; --left) {
-    const std::string alias = in.name();
-    described.aliases[alias] = in.name();
-  }
-  in.check(described.aliases == aliases_of(host.spec()), "the aliases are others");
-  HostModel again = make_host_model(described.config(directory, host.spec().max_positions));
-  for (const auto& [tensor, values] : read_tensors) scatter(again.parameters(), tensor, values);
   return again;
 }
 

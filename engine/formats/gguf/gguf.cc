@@ -465,7 +465,7 @@ HostModel read_back_gguf(const HostModel& host, const ExportVocabulary& vocabula
     config.rope_low_turns = ours.rope_low_turns;
     config.rope_high_turns = ours.rope_high_turns;
   }
-  HostModel again = make_host_model(config);
+  HostModel again = make_host_model(config, nullptr, directory);
   for (size_t i = 0; i < placed.size(); ++i) {
     const Placed& each = placed[i];
     check(in.tensors()[i] == each.stored, each.stored.name, " is another tensor");

@@ -312,7 +312,8 @@ Imported read_bert(const fs::path& directory, const ReadTarget& target) {
   const auto surplus = [&](const TensorInfo& info) { return is_surplus(info, config); };
   const HostModel* const written = target.written;
   const ReadTarget into{
-      target.context, written != nullptr && written->model->labels() == labels ? written : nullptr};
+      target.context, written != nullptr && written->model->labels() == labels ? written : nullptr,
+      target.memory};
   Imported imported{read_tensors({weights, name, surplus}, config, tensors, into),
                     std::move(read.tokenizer), std::move(read.note)};
   if (imported.host.owned) imported.host.model->set_labels(std::move(labels));

@@ -13,6 +13,7 @@
 // compresses Linear alone.
 #include <cstring>
 
+#include "engine/core/file_memory.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
@@ -148,20 +149,21 @@ void write_compressed_tensors(const HostModel& host, const ExportVocabulary& voc
                               ExportWeights weights, const fs::path& directory) {
   check_groups(host.spec().decoder, weights);
   write_llama_files(host.spec(), vocabulary, directory, quantization_config(weights));
-  std::vector<FilePart> all;
-  for (const MappedTensor& tensor : llama_tensors(host.config()))
-    for (FilePart& part : parts_of(tensor, gather(host.parameters(), tensor), weights))
-      all.push_back(std::move(part));
+  std::vector<FileBytes> kept;  // not in memory beside the model
   std::vector<TensorEntry> entries;
-  for (const FilePart& part : all)
-    entries.push_back({part.name, part.dtype, part.shape, part.bytes, part.foreign});
+  for (const MappedTensor& tensor : llama_tensors(host.config()))
+    for (const FilePart& part : parts_of(tensor, gather(host.parameters(), tensor), weights)) {
+      const FileBytes& bytes = kept.emplace_back(directory, part.bytes);
+      entries.push_back({part.name, part.dtype, part.shape, bytes.span(), part.foreign});
+    }
   save_safetensors(directory / "model.safetensors", entries, {{"format", "pt"}});
 }
 
 HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
                                        const fs::path& directory) {
   const WeightFiles files = WeightFiles::open(directory);
-  HostModel again = make_host_model(read_llama_config(directory / "config.json"));
+  HostModel again =
+      make_host_model(read_llama_config(directory / "config.json"), nullptr, directory);
   size_t known = 0;
   for (const MappedTensor& tensor : llama_tensors(host.config())) {
     const std::vector<float> original = gather(host.parameters(), tensor);

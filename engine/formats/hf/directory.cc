@@ -285,16 +285,6 @@ bool cover(const std::vector<MappedTensor>& tensors, const ParameterStore& param
   return true;
 }
 
-// Whether models of these configurations with the same weights are the same function.
-bool are_same_function(ModelConfig read, const ModelConfig& written) {
-  read.dropout = written.dropout;
-  read.attention_dropout = written.attention_dropout;
-  read.ffn_dropout = written.ffn_dropout;
-  read.depth_scaled_init = written.depth_scaled_init;
-  if (!info_of(read.architecture).has_encoder) read.encoder_layers = written.encoder_layers;
-  return read == written;
-}
-
 // Whether the files have the weights of this model.
 bool is_stored(const TensorSource& source, const std::vector<MappedTensor>& tensors,
                const HostModel& host) {
@@ -341,7 +331,7 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
       written != nullptr && are_same_function(config, written->config()) &&
       cover(tensors, written->parameters()) && is_stored(source, tensors, *written))
     return shared_with(*written);
-  HostModel host = make_host_model(config, target.context);
+  HostModel host = make_host_model(config, target.context, target.memory);
   for (const MappedTensor& tensor : tensors) {
     const std::string name = source.name(tensor);
     scatter(host.parameters(), tensor,

@@ -74,7 +74,7 @@ void write_gpt2_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
 void write_gpt2(const HostModel& given, const ExportVocabulary& vocabulary,
                 const fs::path& directory) {
   const bool fold = has_output_bias(given);
-  const HostModel folded = fold ? fold_output_bias(given) : HostModel{};
+  const HostModel folded = fold ? fold_output_bias(given, directory) : HostModel{};
   const HostModel& host = fold ? folded : given;
   write_gpt2_files(host.spec(), vocabulary, directory);
   write_tensors(directory / "model.safetensors", host, gpt2_tensors(host.config()));

@@ -434,7 +434,7 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory,
   std::vector<MappedTensor> tensors = marian_tensors(config);
   set_stored_vocabulary(tensors, config, stored);
   const bool rescales = !is_scaled && !form.is_learned();
-  const ReadTarget into{target.context, rescales ? nullptr : target.written};
+  const ReadTarget into{target.context, rescales ? nullptr : target.written, target.memory};
   Imported imported{read_tensors({weights, name, surplus}, config, tensors, into),
                     std::move(read.tokenizer), std::move(read.note)};
   for (size_t copy = 1; copy < embeddings.size(); ++copy)

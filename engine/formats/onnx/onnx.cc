@@ -97,33 +97,34 @@ void write_onnx(const HostModel& host, const ExportVocabulary& vocabulary, Expor
 }
 
 HostModel read_back_onnx(const HostModel& original, ExportWeights type, const fs::path& directory) {
-  HostModel host = make_host_model(original.config());
+  HostModel host = make_host_model(original.config(), nullptr, directory);
   OnnxWeights wanted(original, type);
   std::map<std::string, OnnxStoredWeight> places;
   read_places(graphs_of(original, wanted), directory, places);
   const Descriptor data = open_file_for_reading(directory / kOnnxWeightsFile, FollowLinks::no);
   size_t parameters = 0;
-  std::map<std::string, std::vector<float>> codes, scales;
-  for (const auto& [name, weight] : wanted.all()) {
+  const auto read = [&](const std::string& name, const OnnxWeight& weight) {
     const std::string label = label_of(weight, directory);
     const auto place = places.extract(name);
     require(!place.empty(), ErrorCode::corrupt_file, kOrigin, label, " is in no graph");
-    std::vector<float> values = read_weight(data, weight, place.mapped(), label);
-    if (weight.type == OnnxType::i8) {
-      codes[name] = std::move(values);  // until their scales are there
-      continue;
-    }
+    return read_weight(data, weight, place.mapped(), label);
+  };
+  std::map<std::string, std::vector<float>> scales;
+  for (const auto& [name, weight] : wanted.all()) {
+    if (weight.type == OnnxType::i8) continue;  // after their scales
+    const std::vector<float> values = read(name, weight);
     if (weight.tensor.parameter.empty()) {
       scales[name] = values;
-      require(values == weight.values(), ErrorCode::corrupt_file, kOrigin, label,
-              " is another table");
+      require(values == weight.values(), ErrorCode::corrupt_file, kOrigin,
+              label_of(weight, directory), " is another table");
       continue;
     }
     scatter(host.parameters(), weight.tensor, values);
     ++parameters;
   }
-  for (const auto& [name, each] : codes) {
-    const OnnxWeight& weight = wanted.all().at(name);
+  for (const auto& [name, weight] : wanted.all()) {
+    if (weight.type != OnnxType::i8) continue;
+    const std::vector<float> each = read(name, weight);
     const int64_t columns = weight.tensor.shape.at(1);
     const bool by_column = weight.tensor.transposed;
     const std::vector<int8_t> stored(each.begin(), each.end());

@@ -42,13 +42,18 @@ void clear_pages(void* begin, size_t bytes) noexcept {
   std::memset(begin, 0, bytes);
 }
 
-// Files are in memory as well: nothing is gained by one.
-void* map_nameless_file(const std::filesystem::path&, size_t) {
-  errno = ENOTSUP;
-  return nullptr;
+// Files are in memory as well: the pages are the file.
+void* map_nameless_file(const std::filesystem::path&, size_t bytes) {
+  void* const pages = map_pages(bytes, Pages::memory);
+  if (pages == nullptr) errno = ENOMEM;
+  return pages;
 }
 
-void unmap_file_pages(void*, size_t) noexcept {}
+void unmap_file_pages(void* begin, size_t bytes) noexcept {
+  unmap_pages(begin, bytes);
+}
+
+void release_file_pages(void*, size_t) noexcept {}
 
 int64_t machine_memory() noexcept {
   return static_cast<int64_t>(emscripten_get_heap_max());

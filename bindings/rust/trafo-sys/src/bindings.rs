@@ -301,10 +301,12 @@ pub struct trafo_context_options {
     pub matmul_precision: i32,
     #[doc = " Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they\n compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1."]
     pub background_share: f64,
+    #[doc = " A directory for memory: tensors of at least 16 MiB lie in files without names there, which the system pages in and out. For\n import, export and quantization of models that are larger than the machine's memory; all parameters are frozen at first.\n Empty: none. CPU only. Does not change results. Default empty."]
+    pub memory_directory: trafo_string_view,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_context_options"][::core::mem::size_of::<trafo_context_options>() - 40usize];
+    ["Size of trafo_context_options"][::core::mem::size_of::<trafo_context_options>() - 56usize];
     ["Alignment of trafo_context_options"]
         [::core::mem::align_of::<trafo_context_options>() - 8usize];
     ["Offset of field: trafo_context_options::struct_size"]
@@ -323,6 +325,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_context_options, matmul_precision) - 28usize];
     ["Offset of field: trafo_context_options::background_share"]
         [::core::mem::offset_of!(trafo_context_options, background_share) - 32usize];
+    ["Offset of field: trafo_context_options::memory_directory"]
+        [::core::mem::offset_of!(trafo_context_options, memory_directory) - 40usize];
 };
 unsafe extern "C" {
     #[must_use]

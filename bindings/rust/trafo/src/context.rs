@@ -1,7 +1,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -45,6 +45,8 @@ pub struct ContextOptions {
     pub matmul_precision: DType,
     /// Below 1, the engine works in the background; see [`background_share`](Self::background_share()).
     pub background_share: f64,
+    /// A directory for memory; see [`memory_directory`](Self::memory_directory()).
+    pub memory_directory: Option<PathBuf>,
 }
 
 impl ContextOptions {
@@ -57,6 +59,7 @@ impl ContextOptions {
             graphs: true,
             matmul_precision: DType::F32,
             background_share: 1.0,
+            memory_directory: None,
         }
     }
     /// The device that computes.
@@ -95,6 +98,13 @@ impl ContextOptions {
         self.background_share = share;
         self
     }
+    /// Tensors of at least 16 MiB lie in files without names in this directory, which the system pages in and out: for
+    /// import, export and quantization of models that are larger than the machine's memory. All parameters are frozen
+    /// at first. On the CPU only. Never changes results.
+    pub fn memory_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.memory_directory = Some(directory.into());
+        self
+    }
 
     pub(crate) fn make(&self) -> Result<RawContext> {
         check_abi()?;
@@ -105,6 +115,10 @@ impl ContextOptions {
         options.graphs = self.graphs.into();
         options.matmul_precision = self.matmul_precision.as_raw();
         options.background_share = self.background_share;
+        if let Some(directory) = &self.memory_directory {
+            let (data, length) = path_view(directory);
+            options.memory_directory = sys::trafo_string_view { data, length };
+        }
         // SAFETY: options and out are valid during the call.
         RawContext::make(|out| unsafe { sys::trafo_context_new(&options, out) })
     }

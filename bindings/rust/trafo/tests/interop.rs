@@ -50,6 +50,14 @@ fn exported_models_come_back() -> trafo::Result<()> {
         post.translate(&tokenizer, &lines, &options)?[0].text(),
         imported.model.translate(&theirs, &lines, &options)?[0].text()
     );
+    let paged = Model::import(&ContextOptions::new().memory_directory(folder.path()), &directory)?;
+    assert_eq!(
+        paged.model.translate(&theirs, &lines, &options)?[0].text(),
+        imported.model.translate(&theirs, &lines, &options)?[0].text()
+    );
+    let nowhere = ContextOptions::new().memory_directory("nowhere");
+    let error = Model::import(&nowhere, &directory).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotFound);
     let error = Model::import(&ContextOptions::new(), folder.path()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::NotFound);
     Ok(())

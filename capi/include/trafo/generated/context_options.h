@@ -17,6 +17,10 @@ typedef struct trafo_context_options {
   /* Below 1, calls on the context are in the background: while calls on other contexts of the process are in flight, they
    * compute this share of the time, at least 0.001. CPU only. Does not change results. Default 1. */
   double background_share;
+  /* A directory for memory: tensors of at least 16 MiB lie in files without names there, which the system pages in and out. For
+   * import, export and quantization of models that are larger than the machine's memory; all parameters are frozen at first.
+   * Empty: none. CPU only. Does not change results. Default empty. */
+  trafo_string_view memory_directory;
 } trafo_context_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
