@@ -151,12 +151,21 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
   gemma3.attention_scale = 0;
   ModelConfig gemma2 = gemma2_of(gguf_config(1, true), 5, 1);
   gemma2.attention_scale = 0;
+  ModelConfig mistral3 = gguf_config(1, true);  // as Ministral 3 comes
+  mistral3.rope_scaling = RopeScaling::yarn;
+  mistral3.rope_factor = 16;
+  mistral3.rope_original_positions = 8;
+  mistral3.rope_low_turns = 0.5;
+  mistral3.rope_high_turns = 24;
+  mistral3.rope_magnitude = 1;
+  mistral3.rope_query_growth = 0.5;
   for (const auto& [name, config] : {std::pair{"smollm3", smollm3},
                                      {"granite", granite},
                                      {"olmo2", olmo2},
                                      {"hunyuan-dense", hunyuan},
                                      {"gemma2", gemma2},
-                                     {"gemma3", gemma3}}) {
+                                     {"gemma3", gemma3},
+                                     {"mistral3", mistral3}}) {
     const auto model = model_of(config);
     EXPECT_EQ(gguf(*model, ExportWeights::float32, name), 0) << name;
     const GgufReader in = reader(name);
@@ -176,6 +185,11 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
     EXPECT_EQ(read.full_attention_interval, config.full_attention_interval);
     EXPECT_EQ(read.rope_local_theta, config.rope_local_theta);
     EXPECT_EQ(read.rope_factor, config.rope_factor);
+    EXPECT_EQ(read.rope_query_growth, config.rope_query_growth);
+    EXPECT_EQ(read.rope_original_positions, config.rope_original_positions);
+    EXPECT_EQ(read.rope_low_turns, config.rope_low_turns);
+    EXPECT_EQ(read.rope_high_turns, config.rope_high_turns);
+    EXPECT_NEAR(read.rope_magnitude, config.rope_magnitude, 1e-6);
     EXPECT_EQ(read.attention_soft_cap, config.attention_soft_cap);
     EXPECT_EQ(read.logits_soft_cap, config.logits_soft_cap);
     EXPECT_EQ(read.sandwich_norm, config.sandwich_norm);

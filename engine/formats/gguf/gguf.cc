@@ -2,6 +2,7 @@
 // "qwen2" (biases of queries, keys and values), "qwen3" and "hunyuan-dense" (norms of queries and
 // keys), "smollm3" (layers without rotary positions), "granite" (four factors), "olmo2" (norms of
 // outputs), "gemma2" or "gemma3" (norms of inputs and outputs, GEGLU, windows; soft caps),
+// "mistral3" (Ministral 3: queries that grow with their positions, any constants of YaRN),
 // tokenizer of gguf_tokenizer.h. Other architectures of this form have no window there, or
 // llama.cpp ignores it.
 //
@@ -72,7 +73,10 @@ constexpr GgufArchitecture kArchitectures[] = {
       .rope_scaling = "none linear",
       .window = "6",
       .gemma = true,
-      .local_theta = "10000 10000.0"}}};
+      .local_theta = "10000 10000.0"}},
+    {"mistral3",
+     true,
+     {.any_head_width = true, .rope_scaling = "yarn yarn+constants", .query_growth = "*"}}};
 
 const GgufArchitecture& architecture_of(const ModelSpec& spec) {
   return kArchitectures[std::max(0, match(spec, gguf_expressible()).form)];
@@ -285,6 +289,13 @@ GgufPairs pairs_of(const ModelSpec& spec, const ExportVocabulary& vocabulary,
     add_own("rope.scaling.factor", static_cast<float>(angles.factor));
     add_own("rope.scaling.original_context_length", number(angles.original_positions));
   }
+  if (name == "mistral3") {
+    add_own("rope.scaling.yarn_beta_fast", static_cast<float>(angles.high_turns));
+    add_own("rope.scaling.yarn_beta_slow", static_cast<float>(angles.low_turns));
+    add_own("rope.scaling.attn_factor",
+            static_cast<float>(angles.magnitude / yarn_magnitude(angles.factor)));
+    add_own("attention.temperature_scale", static_cast<float>(angles.query_growth));
+  }
   if (attention.window > 0) add_own("attention.sliding_window", number(attention.window));
   if (angles.scaling == RopeScaling::llama3 && angles.factor != 1 &&
       angles.original_positions == 0) {
@@ -408,6 +419,13 @@ ModelConfig described_by(const GgufReader& in) {
     config.rope_original_positions = count("rope.scaling.original_context_length");
     config.rope_low_turns = kYarnSlow;
     config.rope_high_turns = kYarnFast;
+  }
+  if (name == "mistral3") {
+    config.rope_high_turns = at(key_of("rope.scaling.yarn_beta_fast"), float{});
+    config.rope_low_turns = at(key_of("rope.scaling.yarn_beta_slow"), float{});
+    config.rope_magnitude =
+        at(key_of("rope.scaling.attn_factor"), float{}) * yarn_magnitude(config.rope_factor);
+    config.rope_query_growth = at(key_of("attention.temperature_scale"), float{});
   }
   config.tied_embeddings = !has("output.weight");
   return config;
