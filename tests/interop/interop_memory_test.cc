@@ -87,7 +87,7 @@ TEST_F(InteropMemoryTest, ModelsBesideTheModelAreNotResident) {
     const std::string name = concat(enum_name(format), enum_name(weights));
     const int64_t peak =
         peak_of([&] { export_model(*context_, model, text, format, path(name), weights); });
-    EXPECT_LT(peak, 2 * rest()) << name << " of " << weights_;
+    EXPECT_LT(peak, weights_ / 2) << name << " of " << weights_;
     fs::remove_all(path(name));
   };
   ASSERT_GT(weights_, 4 * rest());
