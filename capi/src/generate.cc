@@ -6,13 +6,16 @@
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/decode/generator.h"
+#include "engine/decode/packing.h"
+#include "engine/models/model_io.h"
+#include "engine/train/checkpoint/run_models.h"
 
 using namespace trafo;
 
-// The context's lock guards the generator and the piece.
+// The context's lock guards the generator, its draft model and the piece.
 struct trafo::capi::GeneratorObject {
   std::shared_ptr<Context> context;
-  std::shared_ptr<const Model> model;
+  std::shared_ptr<const Model> model, draft;  // the generator refers to them
   std::unique_ptr<Generator> generator;
   GenerationPiece piece = {};  // the last one, which the caller borrows
 };
@@ -59,6 +62,7 @@ GenerationOptions to_generation_options(const Call& call, const Model& model,
   }
   options.json_schema = call.text(more.json_schema.data, more.json_schema.length, "json_schema");
   options.alternatives = more.alternatives;
+  options.draft_tokens = more.draft_tokens;
   return options;
 }
 
@@ -89,9 +93,23 @@ trafo_error* trafo_generator_new(trafo_model* model, const trafo_tokenizer* toke
                            " must be prepared with trafo_model_prepare_inference: a "
                            "generator keeps what its weights give");
     *out = new_handle<trafo_generator>(
-        m.context, m.model,
+        m.context, m.model, nullptr,
         std::make_unique<Generator>(*m.context, *m.model, std::move(subwords), m.packed,
                                     kept_sequences));
+  });
+}
+
+trafo_error* trafo_generator_load_draft(trafo_generator* generator, const char* path,
+                                        size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    const auto from = path_argument(call, path, path_length, "path");
+    GeneratorObject& g = call.handle(generator, "generator");
+    call.use(g.context);
+    const ParameterStore& own = g.model->parameters();
+    std::shared_ptr<const Model> draft =
+        load_model(*g.context, find_model_file(from), own.dtype(), own.has_int8());
+    g.generator->set_draft(*draft, pack_for_decoding(*g.context, *draft));
+    g.draft = std::move(draft);
   });
 }
 
@@ -138,6 +156,8 @@ trafo_error* trafo_generator_next(trafo_generator* generator, const trafo_cancel
       c.prompt_tokens = g.piece.prompt_tokens;
       c.cached_tokens = g.piece.cached_tokens;
       c.generated_tokens = g.piece.generated_tokens;
+      c.drafted_tokens = g.piece.drafted_tokens;
+      c.accepted_tokens = g.piece.accepted_tokens;
     }
     init_options(call, out, struct_size, c);
   });

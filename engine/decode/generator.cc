@@ -8,21 +8,16 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/argument_error.h"
 #include "engine/core/strings/utf8.h"
-#include "engine/decode/batch_decoder.h"
-#include "engine/decode/stop_strings.h"
+#include "engine/decode/draft_model.h"
+#include "engine/decode/generator_state.h"
 #include "engine/models/model_io.h"
-#include "engine/ops/along_dim/along_dim.h"
-#include "engine/ops/binary/binary.h"
-#include "engine/ops/cast/cast.h"
-#include "engine/ops/view/view.h"
 #include "engine/text/json_schema/json_grammar.h"
-#include "engine/text/tokenizer/text_stream.h"
 
 namespace trafo {
 namespace {
 
-constexpr const char* kGeneratorOrigin = "generate";
 constexpr int64_t kMostAlternatives = 1024;
+constexpr int64_t kMostDraftTokens = 64;
 constexpr size_t kMostConstraints = 8;
 
 void check_token(const char* field, int32_t token, int64_t vocabulary) {
@@ -49,155 +44,7 @@ void check_tokens_of(const GenerationOptions& options, int64_t vocabulary) {
   }
 }
 
-std::vector<int32_t> ends_of(const GenerationOptions& options) {
-  std::vector<int32_t> ends = options.translate.decode.more_ends;
-  ends.push_back(options.translate.decode.tokens.eos);
-  ends.insert(ends.end(), options.stop_tokens.begin(), options.stop_tokens.end());
-  return ends;
-}
-
-size_t common_beginning(std::span<const int32_t> a, std::span<const int32_t> b) {
-  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
-}
-
 }  // namespace
-
-// The common state of the sequences of one start.
-struct Generator::Request {
-  Request(const GenerationOptions& given, int64_t vocabulary,
-          std::shared_ptr<TokenConstraint> of_schema)
-      : options(given),
-        decode(options.translate.decode),
-        processor(decode),
-        ends(ends_of(options)),
-        banned(banned_specials(decode, vocabulary, ends)),
-        constraint(std::move(of_schema)) {
-    if (decode.sampling.on) sampler.emplace(decode.sampling, ends, banned);
-  }
-  bool is_stop(int32_t token) const {
-    return std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end();
-  }
-  bool is_end(int32_t token) const { return std::ranges::find(ends, token) != ends.end(); }
-  bool wants_scores() const { return decode.word_scores || options.alternatives > 0; }
-
-  const GenerationOptions options;
-  const DecodeOptions& decode;
-  LogitsProcessor processor;
-  std::vector<int32_t> ends;    // stop tokens among them
-  std::vector<int32_t> banned;  // special tokens
-  std::optional<Sampler> sampler;
-  std::shared_ptr<TokenConstraint> constraint;  // null: any text
-};
-
-struct Generator::Sequence {
-  int64_t number;
-  std::shared_ptr<Request> request;
-  int64_t prompt;  // its number in the request
-  int32_t sample;
-  std::vector<int32_t> tokens;  // the prompt, then generated ones without an end
-  int64_t prompt_tokens;
-  int64_t most;           // tokens that may be generated
-  int64_t row;            // of the cache; -1: none
-  int64_t cached, read;   // tokens in the row before its first step, and now
-  int64_t generated = 0;  // an end included
-  std::optional<TextStream> stream;
-  StopStrings stop;
-  std::optional<ByteMatcher> matcher;  // of the constraint
-  bool finished = false;
-
-  bool is_new() const { return generated == 0; }
-  // Samples of a prompt have one row until their first token.
-  bool shares_row_with(const Sequence& other) const {
-    return is_new() && other.is_new() && request == other.request && prompt == other.prompt;
-  }
-  bool may_end() const { return generated >= request->decode.min_length; }
-  std::string text_of(int32_t token) {
-    return stream ? stop.push(stream->push(token)) : std::string();
-  }
-  std::string last_text() {
-    if (!stream) return {};
-    std::string text = stop.push(stream->finish());
-    return text + stop.finish();
-  }
-  // The piece of a token, negative: none was allowed to follow.
-  GenerationPiece add(int32_t token);
-};
-
-GenerationPiece Generator::Sequence::add(int32_t token) {
-  GenerationPiece piece;
-  piece.sequence = number;
-  piece.token = token;
-  const auto end = [&](FinishReason reason) {
-    finished = true;
-    piece.finish = reason;
-    piece.text += last_text();
-    if (stop.stopped()) piece.finish = FinishReason::stop;
-  };
-  if (token < 0) {
-    end(FinishReason::blocked);
-  } else if (++generated; request->is_end(token)) {
-    end(request->is_stop(token) ? FinishReason::stop : FinishReason::end);
-  } else {
-    tokens.push_back(token);
-    piece.text = text_of(token);
-    if (stop.stopped())
-      end(FinishReason::stop);
-    else if (generated == most)
-      end(FinishReason::length);
-  }
-  piece.finished = finished;
-  piece.prompt_tokens = prompt_tokens;
-  piece.cached_tokens = cached;
-  piece.generated_tokens = generated;
-  return piece;
-}
-
-// Log-probabilities of a step under the model alone.
-struct Generator::Scores {
-  Scores(Context& context, const Tensor& of_step, int64_t alternatives)
-      : logits(of_step),
-        count(std::max<int64_t>(1, std::min(alternatives, logits.dim(1)))),
-        best(ops::top_k(context, logits, count)),
-        ids(context.values<int32_t>(best.ids)),
-        values(to_doubles(context, best.log_probabilities)) {}
-
-  // Of token i in row rows[i].
-  std::vector<double> of(Context& context, std::span<const int64_t> rows,
-                         std::span<const int32_t> tokens) const {
-    // The logit of the best token precedes the logits of the given ones.
-    std::vector<std::vector<int32_t>> wanted(static_cast<size_t>(logits.dim(0)));
-    for (size_t r = 0; r < wanted.size(); ++r) wanted[r] = {ids[r * static_cast<size_t>(count)]};
-    std::vector<size_t> place;
-    size_t most = 1;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      std::vector<int32_t>& row = wanted[static_cast<size_t>(rows[i])];
-      place.push_back(row.size());
-      row.push_back(std::max(tokens[i], 0));
-      most = std::max(most, row.size());
-    }
-    std::vector<int32_t> index;
-    for (std::vector<int32_t>& row : wanted) {
-      row.resize(most, row[0]);
-      index.insert(index.end(), row.begin(), row.end());
-    }
-    const Shape shape{logits.dim(0), static_cast<int64_t>(most)};
-    const std::vector<double> found = to_doubles(
-        context, ops::gather(context, logits, 1, context.from_values<int32_t>(index, shape)));
-    std::vector<double> result;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const auto row = static_cast<size_t>(rows[i]);
-      result.push_back(found[row * most + place[i]] - found[row * most] +
-                       values[row * static_cast<size_t>(count)]);
-    }
-    return result;
-  }
-
-  const Tensor logits;
-  const int64_t count;
-  const ops::TopK best;
-  const std::vector<int32_t> ids;    // [rows, count]
-  const std::vector<double> values;  // [rows, count]
-};
 
 Generator::Generator(Context& context, const Model& model, std::optional<Tokenizer> tokenizer,
                      std::shared_ptr<const PackedWeights> weights, int64_t kept)
@@ -215,6 +62,23 @@ Generator::Generator(Context& context, const Model& model, std::optional<Tokeniz
 }
 
 Generator::~Generator() = default;
+
+void Generator::set_draft(const Model& model, std::shared_ptr<const PackedWeights> weights) {
+  require(!model.spec().has_encoder(), ErrorCode::unsupported, kGeneratorOrigin,
+          "a draft model is a decoder-lm; this one has an encoder");
+  require_generation(model.spec(), kGeneratorOrigin);
+  require_argument(model.spec().vocabulary == model_.spec().vocabulary, kGeneratorOrigin, "draft",
+                   " has a vocabulary of ", model.spec().vocabulary, " tokens, the model one of ",
+                   model_.spec().vocabulary);
+  const std::string& theirs = model.origin().vocabulary;
+  const std::string own = model_.origin().vocabulary.empty() && tokenizer_
+                              ? vocabulary_checksum(*tokenizer_)
+                              : model_.origin().vocabulary;
+  require_argument(own.empty() || theirs.empty() || own == theirs, kGeneratorOrigin, "draft",
+                   " was trained with another vocabulary (checksum ", theirs,
+                   ") than the model's (checksum ", own, ")");
+  draft_ = std::make_unique<DraftModel>(context_, model, std::move(weights));
+}
 
 // A schema that was used before has decided of many tokens.
 std::shared_ptr<TokenConstraint> Generator::constraint_of(const std::string& json_schema) {
@@ -247,6 +111,11 @@ std::shared_ptr<Generator::Request> Generator::make_request(const GenerationOpti
   require_argument(options.alternatives >= 0 && options.alternatives <= kMostAlternatives,
                    kGeneratorOrigin, "alternatives", " must be 0 to ", kMostAlternatives, ", got ",
                    options.alternatives);
+  require_argument(options.draft_tokens >= 0 && options.draft_tokens <= kMostDraftTokens,
+                   kGeneratorOrigin, "draft_tokens", " must be 0 to ", kMostDraftTokens, ", got ",
+                   options.draft_tokens);
+  require_argument(options.draft_tokens == 0 || draft_, kGeneratorOrigin, "draft_tokens", " is ",
+                   options.draft_tokens, ", and the generator has no draft model");
   require_argument(options.stop.empty() || tokenizer_.has_value(), kGeneratorOrigin, "stop",
                    " needs a tokenizer");
   for (const std::string& stop : options.stop)
@@ -345,7 +214,7 @@ Generator::Past Generator::take_past(std::span<const int32_t> prompt) {
   const std::span<const int32_t> before = prompt.first(prompt.size() - 1);
   Past best;
   const auto consider = [&](std::span<const int32_t> tokens, int64_t row) {
-    const auto common = static_cast<int64_t>(common_beginning(before, tokens));
+    const int64_t common = common_tokens(before, tokens);
     if (common <= best.tokens) return false;
     best = {row, common};
     return true;
@@ -390,20 +259,25 @@ void Generator::forget() {
   sequences_.clear();
   kept_.clear();
   state_ = {};
+  if (draft_) draft_->forget();
 }
 
 void Generator::step(const CancelToken* cancel) {
   stop_if_cancelled(cancel, kGeneratorOrigin);
   const NoGrad no_grad(context_);
+  const bool drafted = draft();
+  arrange();
+  const std::span<Sequence> all(sequences_);
+  // Sequences that begin have no drafted tokens and are the last ones.
+  const auto is_begun = [](const Sequence& sequence) { return !sequence.is_new(); };
+  const auto begun = static_cast<size_t>(drafted ? std::ranges::count_if(all, is_begun) : 0);
   const PackedWeightsScope scope(context_.backend(), weights_);
-  const Tensor logits = read(arrange());
+  const Tensor of_begun = begun > 0 ? verify(all.first(begun)) : Tensor();
+  const Tensor of_others = begun < all.size() ? read(all.subspan(begun)) : Tensor();
+  for (Sequence& sequence : sequences_) sequence.read = std::ssize(sequence.tokens);
   try {
-    for (size_t begin = 0, end = 0; begin < sequences_.size(); begin = end) {
-      while (end < sequences_.size() && sequences_[end].request == sequences_[begin].request) ++end;
-      const auto group = std::span(sequences_).subspan(begin, end - begin);
-      const int64_t first = group.front().row, after = group.back().row + 1;
-      choose(ops::slice(context_, logits, 0, first, after), group);
-    }
+    choose(of_begun, all.first(begun));
+    choose(of_others, all.subspan(begun));
   } catch (...) {  // the tokens were read, so that the step cannot be repeated
     pieces_.clear();
     forget();
@@ -412,12 +286,23 @@ void Generator::step(const CancelToken* cancel) {
   for (Sequence& sequence : sequences_)
     if (sequence.finished) keep(sequence);
   std::erase_if(sequences_, [](const Sequence& sequence) { return sequence.finished; });
-  if (sequences_.empty() && kept_.empty()) state_ = {};
+  if (sequences_.empty() && kept_.empty()) forget();
 }
 
-// Gives every sequence a row, in their order, and then every kept one. Returns the number of rows
-// that sequences have.
-int64_t Generator::arrange() {
+// Drafts tokens for the sequences that have a first token. True if there are any.
+bool Generator::draft() {
+  if (!draft_) return false;
+  try {
+    return propose();
+  } catch (const Error& error) {
+    pieces_.clear();
+    forget();
+    fail(error.code(), kGeneratorOrigin, "the draft model: ", error.message());
+  }
+}
+
+// Gives every sequence a row, in their order, and then every kept one.
+void Generator::arrange() {
   std::vector<int32_t> parents;
   std::vector<int64_t> rows;
   for (size_t i = 0; i < sequences_.size(); ++i) {
@@ -447,129 +332,42 @@ int64_t Generator::arrange() {
     kept_[i].row = live + static_cast<int64_t>(i);
     state_.cache.truncate(kept_[i].row, std::ssize(kept_[i].tokens));
   }
-  return live;
 }
 
-// Reads what the sequences have in their first `rows` rows; returns the logits of these.
-Tensor Generator::read(int64_t rows) {
+// The tokens that the cache does not have, by row, the drafted ones last. Makes room for them.
+std::vector<std::vector<int32_t>> Generator::unread(std::span<const Sequence> sequences) {
   std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(state_.rows()));
   int64_t longest = 0;
-  for (const Sequence& sequence : sequences_) {
-    tokens[static_cast<size_t>(sequence.row)] = {sequence.tokens.begin() + sequence.read,
-                                                 sequence.tokens.end()};
-    longest = std::max(longest, static_cast<int64_t>(std::ssize(sequence.tokens)));
+  for (const Sequence& sequence : sequences) {
+    std::vector<int32_t>& row = tokens[static_cast<size_t>(sequence.row)];
+    row = {sequence.tokens.begin() + sequence.read, sequence.tokens.end()};
+    row.insert(row.end(), sequence.drafted.begin(), sequence.drafted.end());
+    longest = std::max(longest, sequence.read + std::ssize(row));
   }
   const int64_t capacity = state_.cache.capacity();
   if (longest > capacity)
     state_.cache.grow(context_,
                       std::min(model_.spec().max_positions, std::max(2 * capacity, longest)));
-  Tensor logits = model_.prefill(context_, state_, tokens);
-  for (Sequence& sequence : sequences_) sequence.read = std::ssize(sequence.tokens);
-  require(logits.dim(0) == rows, ErrorCode::internal, kGeneratorOrigin, "there are logits of ",
-          logits.dim(0), " rows, not ", rows);
+  return tokens;
+}
+
+// Reads the tokens of sequences without drafted ones; returns the logits after them, of each row.
+Tensor Generator::read(std::span<const Sequence> sequences) {
+  return model_.prefill(context_, state_, unread(sequences));
+}
+
+// Reads the last token of each sequence and the drafted ones; returns the logits after each.
+Tensor Generator::verify(std::span<const Sequence> sequences) {
+  std::vector<int32_t> ids, counts;
+  for (const std::vector<int32_t>& row : unread(sequences)) {
+    ids.insert(ids.end(), row.begin(), row.end());
+    counts.push_back(static_cast<int32_t>(row.size()));
+  }
+  state_.cache.begin_append(context_, counts);
+  const Tensor logits =
+      model_.step_logits(context_, state_, context_.from_values<int32_t>(ids, {std::ssize(ids)}));
+  state_.cache.end_append();
   return logits;
-}
-
-namespace {
-
-// The most probable token of each row that may follow; -1: there is none.
-std::vector<int32_t> best_tokens(Context& context, const Tensor& logits,
-                                 std::span<const Sampler::Place> places,
-                                 std::span<const int32_t> ends, std::span<const int32_t> banned) {
-  const bool may_end = std::ranges::all_of(places, &Sampler::Place::may_end);
-  const int64_t k =
-      std::min<int64_t>(1 + (may_end ? 0 : std::ssize(ends)), logits.dim(1) - std::ssize(banned));
-  const ops::TopK top = ops::top_k(context, logits, k, banned);
-  const std::vector<int32_t> ids = context.values<int32_t>(top.ids);
-  const std::vector<double> values = to_doubles(context, top.log_probabilities);
-  std::vector<int32_t> chosen;
-  for (const Sampler::Place& place : places) {
-    chosen.push_back(-1);
-    for (int64_t i = 0; i < k && chosen.back() < 0; ++i) {
-      const auto at = static_cast<size_t>(place.row * k + i);
-      require(!std::isnan(values[at]), ErrorCode::non_finite, kGeneratorOrigin,
-              "the model answers prompt ", place.sentence + 1, " with NaN or infinity after ",
-              place.position, " tokens");
-      if (values[at] == -std::numeric_limits<double>::infinity()) break;  // values are sorted
-      const bool is_end = std::ranges::find(ends, ids[at]) != ends.end();
-      if (place.may_end || !is_end) chosen.back() = ids[at];
-    }
-  }
-  return chosen;
-}
-
-}  // namespace
-
-// The logits with -infinity for tokens that cannot follow: ends of texts that are not complete, and
-// others that leave the language of the schema.
-Tensor Generator::constrained(const Tensor& logits, std::span<const Sequence> sequences) {
-  const Request& request = *sequences.front().request;
-  const auto vocabulary = static_cast<size_t>(logits.dim(1));
-  std::vector<float> mask(static_cast<size_t>(logits.numel()),
-                          -std::numeric_limits<float>::infinity());
-  int64_t before = -1;
-  for (const Sequence& sequence : sequences) {
-    const int64_t row = sequence.row - sequences.front().row;
-    if (row == before) continue;  // samples of a prompt have one text before their first token
-    before = row;
-    const auto of_row = std::span(mask).subspan(static_cast<size_t>(row) * vocabulary, vocabulary);
-    const TokenSet allowed = request.constraint->allowed(*sequence.matcher);
-    for (size_t token = 0; token < vocabulary; ++token)
-      if (allowed.has(static_cast<int32_t>(token))) of_row[token] = 0;
-    for (const int32_t end : request.ends)
-      of_row[static_cast<size_t>(end)] =
-          sequence.matcher->complete() ? 0 : -std::numeric_limits<float>::infinity();
-  }
-  const Tensor added = context_.from_values<float>(mask, logits.shape());
-  return ops::add(context_, logits, ops::cast(context_, added, logits.dtype()));
-}
-
-// Chooses the next token of each sequence of a request, whose rows of the logits begin with the
-// first one's.
-void Generator::choose(const Tensor& logits, std::span<Sequence> sequences) {
-  Request& request = *sequences.front().request;
-  std::vector<Sampler::Place> places;
-  std::vector<LogitsProcessor::Row> texts;
-  std::vector<int64_t> rows;
-  for (const Sequence& sequence : sequences) {
-    const int64_t row = sequence.row - sequences.front().row;
-    places.push_back({row, sequence.prompt, sequence.sample,
-                      static_cast<int32_t>(sequence.generated), sequence.may_end()});
-    if (request.processor.active() && (rows.empty() || rows.back() != row))
-      texts.push_back({row, sequence.tokens, static_cast<size_t>(sequence.prompt_tokens)});
-    rows.push_back(row);
-  }
-  Tensor changed = texts.empty() ? logits : request.processor.process(context_, logits, texts, {});
-  if (request.constraint) changed = constrained(changed, sequences);
-  std::vector<int32_t> chosen;
-  if (request.sampler) {
-    for (const Sampler::Draw& draw : request.sampler->draw(context_, changed, places))
-      chosen.push_back(draw.token);
-  } else {
-    chosen = best_tokens(context_, changed, places, request.ends, request.banned);
-  }
-  std::optional<Scores> scores;
-  std::vector<double> log_probabilities;
-  if (request.wants_scores()) {
-    scores.emplace(context_, logits, request.options.alternatives);
-    log_probabilities = scores->of(context_, rows, chosen);
-  }
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (sequences[i].matcher && chosen[i] >= 0 && !request.is_end(chosen[i]))
-      require(sequences[i].matcher->push(tokenizer_->token_bytes(chosen[i])), ErrorCode::internal,
-              kGeneratorOrigin, "token ", chosen[i], " leaves the language of the schema");
-    GenerationPiece piece = sequences[i].add(chosen[i]);
-    if (request.decode.word_scores && chosen[i] >= 0) piece.log_probability = log_probabilities[i];
-    if (request.options.alternatives > 0) {
-      const auto count = static_cast<size_t>(scores->count);
-      const auto begin = static_cast<std::ptrdiff_t>(static_cast<size_t>(rows[i]) * count);
-      const auto end = begin + static_cast<std::ptrdiff_t>(count);
-      piece.alternatives = {scores->ids.begin() + begin, scores->ids.begin() + end};
-      piece.alternative_log_probabilities = {scores->values.begin() + begin,
-                                             scores->values.begin() + end};
-    }
-    pieces_.push_back(std::move(piece));
-  }
 }
 
 }  // namespace trafo

@@ -6,6 +6,10 @@
 // A row of the KV cache holds the tokens of a sequence that were read. The rows of ended sequences
 // are kept, the newest ones. A prompt takes over or copies the row with which it has the longest
 // beginning in common, also the row of a sequence in flight, and only the tokens after it are read.
+//
+// With a draft model a step may give a sequence several tokens: the model reads those that the
+// draft model proposes in one pass and keeps them as far as they are the tokens that it chooses
+// itself.
 #pragma once
 
 #include <deque>
@@ -23,6 +27,8 @@
 
 namespace trafo {
 
+class DraftModel;
+
 struct GenerationOptions {
   // Used of decode: n_best, max_length (counted from the prompt), min_length, the rules of
   // LogitsProcessor, word_scores and sampling. Without sampling the most probable token is chosen.
@@ -31,6 +37,7 @@ struct GenerationOptions {
   std::vector<std::string> stop;     // texts that end a sequence
   std::vector<int32_t> stop_tokens;  // tokens that end it, beside the end tokens of the vocabulary
   int64_t alternatives = 0;          // of each token: the most probable ones
+  int64_t draft_tokens = 0;          // of a step, at most, by the draft model; 0: it is not used
   std::string json_schema;           // texts are values that it allows (json_grammar); empty: any
 };
 
@@ -46,6 +53,7 @@ struct GenerationPiece {
   std::vector<double> alternative_log_probabilities;
   int64_t prompt_tokens = 0, cached_tokens = 0;  // those whose keys and values were there
   int64_t generated_tokens = 0;
+  int64_t drafted_tokens = 0, accepted_tokens = 0;  // proposed so far, and of them generated
 };
 
 // One thread at a time. Context and model must outlive it; the weights may not change.
@@ -58,6 +66,11 @@ class Generator {
   ~Generator();
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
+
+  // Proposes the tokens of requests with draft_tokens; `model` must outlive the generator, and its
+  // weights may not change. Replaces one that was set. UNSUPPORTED: it has an encoder.
+  // INVALID_ARGUMENT: its vocabulary is another one.
+  void set_draft(const Model& model, std::shared_ptr<const PackedWeights> weights);
 
   // Adds n_best sequences for each prompt; returns the number of the first one. The others follow,
   // prompt by prompt. An empty prompt is the token in front of texts. INVALID_ARGUMENT: a prompt
@@ -86,14 +99,22 @@ class Generator {
     int64_t tokens = 0;
   };
   struct Scores;
+  struct Position;
 
   std::shared_ptr<Request> make_request(const GenerationOptions& options);
   std::shared_ptr<TokenConstraint> constraint_of(const std::string& json_schema);
-  Tensor constrained(const Tensor& logits, std::span<const Sequence> sequences);
   Past take_past(std::span<const int32_t> prompt);
   void step(const CancelToken* cancel);
-  int64_t arrange();
-  Tensor read(int64_t rows);
+  void arrange();
+  std::vector<std::vector<int32_t>> unread(std::span<const Sequence> sequences);
+  Tensor read(std::span<const Sequence> sequences);
+  Tensor verify(std::span<const Sequence> sequences);
+  int64_t most_drafted(const Sequence& sequence) const;
+  bool draft();
+  bool propose();
+  Tensor constrained(const Tensor& logits, std::span<const Position> positions);
+  std::vector<int32_t> pick(const Tensor& logits, std::span<const Position> positions);
+  void add_tokens(const Tensor& logits, std::span<const Position> positions, size_t round);
   void choose(const Tensor& logits, std::span<Sequence> sequences);
   void keep(Sequence& sequence);
   void forget();
@@ -104,6 +125,7 @@ class Generator {
   VocabularyTokens tokens_;
   std::shared_ptr<const PackedWeights> weights_;
   int64_t most_kept_;
+  std::unique_ptr<DraftModel> draft_;  // null: none
   DecodeState state_;
   std::vector<Sequence> sequences_;        // in flight; sequences of one prompt are side by side
   std::vector<Kept> kept_;                 // oldest first

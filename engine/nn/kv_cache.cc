@@ -12,6 +12,7 @@ namespace trafo::nn {
 namespace {
 
 constexpr const char* kKvCacheOrigin = "kv_cache";
+constexpr int32_t kMostApart = 65;  // the last token of a text, and 64 drafted ones
 
 Tensor upload(Context& context, std::span<const int32_t> values) {
   return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
@@ -64,6 +65,10 @@ void KvCache::begin_append(Context& context, std::span<const int32_t> counts,
   prefill_ = longest() == 0 && to_all && !one_each;
   longest_after_ = 0;
   sequences_ = {};
+  // A few tokens after others are sequences of one token: a decode step computes the same bits of
+  // each, which speculative decoding relies on.
+  const bool apart =
+      !prefill_ && std::ranges::all_of(counts, [](int32_t count) { return count <= kMostApart; });
   std::vector<int32_t> slots, positions, begin, end, cu_seqlens{0};
   for (size_t r = 0; r < counts.size(); ++r) {
     const int32_t length = lengths_[r], count = counts[r];
@@ -77,8 +82,14 @@ void KvCache::begin_append(Context& context, std::span<const int32_t> counts,
       positions.push_back(length + i);
       slots.push_back(begin.back() + length + i);
     }
-    cu_seqlens.push_back(cu_seqlens.back() + count);
-    sequences_.longest = std::max<int64_t>(sequences_.longest, count);
+    for (int32_t i = 1; apart && i < count; ++i) {
+      end.insert(end.end() - 1, end.back() - count + i);
+      begin.push_back(begin.back());
+      cu_seqlens.push_back(cu_seqlens.back() + 1);
+    }
+    const int32_t in_sequence = apart ? 1 : count;
+    cu_seqlens.push_back(cu_seqlens.back() + in_sequence);
+    sequences_.longest = std::max<int64_t>(sequences_.longest, in_sequence);
     longest_after_ = std::max<int64_t>(longest_after_, length + count);
   }
   require(!positions.empty(), ErrorCode::invalid_argument, kKvCacheOrigin, "no row gets a token");

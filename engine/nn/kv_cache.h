@@ -46,8 +46,8 @@ class KvCache {
   // a row that takes index_count() elements.
   void begin_append(Context& context, std::span<const int32_t> counts, const Tensor& indices = {});
   static int64_t index_count(int64_t rows) { return 5 * rows + 1; }
-  // The tokens that are appended, a sequence for each row that gets some. Valid from begin_append
-  // on.
+  // The appended tokens, a sequence for each row that gets some; for each token, if rows that have
+  // tokens get a few. Valid from begin_append on.
   const PackedSequences& sequences() const { return sequences_; }
   // The new tokens of a prefill, prompts of empty rows, attend to themselves; other new tokens
   // attend to what their row of the cache holds, up to themselves.

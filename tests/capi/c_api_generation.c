@@ -7,7 +7,7 @@ typedef struct Sequence {
   char text[512];
   size_t length;
   int32_t tokens[kMost];
-  int64_t count, cached;
+  int64_t count, cached, drafted, accepted;
   int32_t finish;
 } Sequence;
 
@@ -28,12 +28,15 @@ static void read_all(trafo_generator* generator, int64_t first, Sequence* out, i
     if (piece.token >= 0) one->tokens[one->count++] = piece.token;
     CHECK(piece.generated_tokens == one->count);
     one->cached = piece.cached_tokens;
+    one->drafted = piece.drafted_tokens;
+    one->accepted = piece.accepted_tokens;
     one->finish = piece.finish;
     CHECK(isnan(piece.log_probability));
   }
 }
 
-static trafo_model* language_model(trafo_context* context, int64_t vocabulary, int32_t kind) {
+static trafo_model* language_model(trafo_context* context, int64_t vocabulary, int32_t kind,
+                                   uint64_t seed) {
   trafo_model_config config;
   trafo_model* model = NULL;
   OK(trafo_model_config_init(&config, sizeof config));
@@ -44,7 +47,7 @@ static trafo_model* language_model(trafo_context* context, int64_t vocabulary, i
   config.ffn_width = 32;
   config.heads = 2;
   config.max_positions = kMost;
-  OK(trafo_model_new(context, &config, 3, &model));
+  OK(trafo_model_new(context, &config, seed, &model));
   return model;
 }
 
@@ -156,6 +159,54 @@ static void test_options_of_generation(trafo_model* model, trafo_tokenizer* toke
   trafo_generator_free(generator);
 }
 
+// A draft model changes no token, whether it is the model itself or another one.
+static void test_drafts(trafo_context* context, trafo_model* model, trafo_tokenizer* tokenizer,
+                        int64_t vocabulary) {
+  const char* path = work_path("draft.safetensors");
+  const trafo_string_view prompts[] = {view("ein roter hut"), view("zwei")};
+  trafo_translate_options decoding;
+  trafo_generation_options more;
+  OK(trafo_translate_options_init(&decoding, sizeof decoding));
+  OK(trafo_generation_options_init(&more, sizeof more));
+  decoding.max_length = 20;
+  decoding.sampling = 1;
+  decoding.n_best = 2;
+  trafo_generator* generator = NULL;
+  OK(trafo_generator_new(model, tokenizer, 0, &generator));
+  int64_t first = -1;
+  OK(trafo_generator_start(generator, prompts, 2, &decoding, NULL, &first));
+  Sequence expected[4], found[4];
+  read_all(generator, first, expected, 4);
+  more.draft_tokens = 3;
+  FAILS(trafo_generator_start(generator, prompts, 2, &decoding, &more, &first),
+        TRAFO_INVALID_ARGUMENT, "draft_tokens is 3, and the generator has no draft model");
+  for (int itself = 0; itself < 2; ++itself) {
+    trafo_model* draft = itself ? model : language_model(context, vocabulary, TRAFO_DECODER_LM, 9);
+    OK(trafo_model_save(draft, path, strlen(path)));
+    if (!itself) trafo_model_free(draft);
+    OK(trafo_generator_load_draft(generator, path, strlen(path)));
+    OK(trafo_generator_start(generator, prompts, 2, &decoding, &more, &first));
+    read_all(generator, first, found, 4);
+    int64_t drafted = 0;
+    for (int i = 0; i < 4; ++i) {
+      CHECK(found[i].count == expected[i].count && found[i].length == expected[i].length);
+      CHECK(memcmp(found[i].tokens, expected[i].tokens,
+                   (size_t)expected[i].count * sizeof *expected[i].tokens) == 0);
+      CHECK(found[i].accepted <= found[i].drafted);
+      drafted += found[i].drafted;
+      CHECK(!itself || found[i].accepted == found[i].drafted);
+    }
+    CHECK(drafted > 0);
+  }
+  FAILS(trafo_generator_load_draft(generator, "missing", 7), TRAFO_NOT_FOUND, "missing");
+  trafo_model* other = language_model(context, vocabulary, TRAFO_ENCODER_DECODER, 3);
+  OK(trafo_model_save(other, path, strlen(path)));
+  trafo_model_free(other);
+  FAILS(trafo_generator_load_draft(generator, path, strlen(path)), TRAFO_UNSUPPORTED,
+        "a draft model is a decoder-lm");
+  trafo_generator_free(generator);
+}
+
 static void test_wrong_calls(trafo_model* model, trafo_tokenizer* tokenizer) {
   trafo_generator* generator = NULL;
   OK(trafo_generator_new(model, tokenizer, 0, &generator));
@@ -208,8 +259,8 @@ void test_generation(void) {
   OK(trafo_tokenizer_train(lines, 3, &options, NULL, &tokenizer));
   int64_t vocabulary = 0;
   OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
-  trafo_model* encoder = language_model(context, vocabulary, TRAFO_ENCODER_DECODER);
-  trafo_model* model = language_model(context, vocabulary, TRAFO_DECODER_LM);
+  trafo_model* encoder = language_model(context, vocabulary, TRAFO_ENCODER_DECODER, 3);
+  trafo_model* model = language_model(context, vocabulary, TRAFO_DECODER_LM, 3);
   trafo_generator* generator = NULL;
   FAILS(trafo_generator_new(model, tokenizer, 0, &generator), TRAFO_INVALID_ARGUMENT,
         "model must be prepared with trafo_model_prepare_inference");
@@ -222,6 +273,7 @@ void test_generation(void) {
   trafo_model_free(encoder);
   test_texts(model, tokenizer);
   test_options_of_generation(model, tokenizer);
+  test_drafts(context, model, tokenizer, vocabulary);
   test_wrong_calls(model, tokenizer);
   // It outlives what it was made of.
   OK(trafo_generator_new(model, tokenizer, 0, &generator));

@@ -111,9 +111,33 @@ TEST_F(Generate, WritesValuesOfASchema) {
     EXPECT_TRUE(Json::accept(answer["text"].get<std::string>())) << line;
   }
   write_file(folder_->file("schema.json"), "{\"type\": \"string\", \"format\": \"date\"}");
-  expect_refused(run("--json-schema schema.json -p The"), "--json-schema: #/format: this key");
+  expect_refused(run("--json-schema schema.json -p The"),
+                 "error: schema.json: --json-schema: #/format: this key");
   expect_refused(run("--json-schema schema.json --any-json -p The"), "--any-json: --json-schema");
   expect_refused(run("--json-schema missing.json -p The"), "missing.json");
+}
+
+// The model is its own draft, so that every proposed token is accepted.
+TEST_F(Generate, ADraftModelChangesNoText) {
+  for (const std::string flags : {"--max-length 8", "--max-length 8 --seed 3 --samples 2"}) {
+    const auto expected = generated(flags, kPrompts);
+    EXPECT_EQ(generated(flags + " --draft-model run --draft-tokens 3", kPrompts), expected);
+  }
+  const Json line = Json::parse(generated("--json --max-length 8 -p The --draft-model run", "")[0]);
+  EXPECT_GT(line["drafted_tokens"], 0);
+  EXPECT_EQ(line["accepted_tokens"], line["drafted_tokens"]);
+  expect_refused(run("--draft-tokens 3 -p The"), "--draft-tokens requires --draft-model");
+  expect_refused(run("--draft-model missing -p The"), "missing: no such file");
+  TinyModel model;
+  model.decoder_only = true;
+  model.vocabulary = 0;
+  const Outcome trained =
+      run_program(folder_->path(),
+                  with_tiny_model({"train", "--train-sets", "text", "--model", "other", "--after",
+                                   "1u", "--cpu-threads", "1", "--vocab-kind", "byte"},
+                                  model));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  expect_refused(run("--draft-model other -p The"), "is another vocabulary than run/");
 }
 
 TEST_F(Generate, AnswersConversations) {

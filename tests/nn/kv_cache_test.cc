@@ -173,12 +173,14 @@ TEST_F(KvCacheTest, RowsGrowByAnyNumberOfTokens) {
   append(cache, {0, 4, 1}, {1, 2, 3});
   EXPECT_FALSE(cache.is_prefill());
   EXPECT_EQ(cache.longest_after(), 5);
-  EXPECT_EQ(cache.sequences().longest, 4);
+  // A few tokens after others are sequences of one token.
+  EXPECT_EQ(cache.sequences().longest, 1);
   EXPECT_EQ(context_->values<int32_t>(cache.sequences().cu_seqlens),
-            (std::vector<int32_t>{0, 4, 5}));
+            (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(context_->values<int32_t>(cache.sequences().positions),
             (std::vector<int32_t>{1, 2, 3, 4, 4}));
-  EXPECT_EQ(context_->values<int32_t>(cache.key_end()), (std::vector<int32_t>{14, 23}));
+  EXPECT_EQ(context_->values<int32_t>(cache.key_begin()), (std::vector<int32_t>{9, 9, 9, 9, 18}));
+  EXPECT_EQ(context_->values<int32_t>(cache.key_end()), (std::vector<int32_t>{11, 12, 13, 14, 23}));
   expect_rows(cache, {1, 2, 3});
   cache.truncate(2, 1);
   append(cache, {1, 0, 2}, {1, 2, 3});
@@ -188,6 +190,17 @@ TEST_F(KvCacheTest, RowsGrowByAnyNumberOfTokens) {
             "INVALID_ARGUMENT: row 1 holds 5 tokens and cannot keep 6");
   EXPECT_EQ(error_text([&] { cache.truncate(3, 0); }),
             "INVALID_ARGUMENT: there is no row 3, there are 3");
+}
+
+TEST_F(KvCacheTest, ManyTokensOfARowAreASequence) {
+  nn::KvCache cache(*context_, {.layers = kLayers, .kv_width = kKvWidth}, 2, 80);
+  append(cache, {2, 1}, {1, 2});
+  append(cache, {66, 1}, {1, 2});
+  EXPECT_EQ(cache.sequences().longest, 66);
+  EXPECT_EQ(context_->values<int32_t>(cache.sequences().cu_seqlens),
+            (std::vector<int32_t>{0, 66, 67}));
+  EXPECT_EQ(context_->values<int32_t>(cache.key_end()), (std::vector<int32_t>{68, 82}));
+  expect_rows(cache, {1, 2});
 }
 
 TEST_F(KvCacheTest, RefusesWhatItHasNoRoomFor) {

@@ -30,6 +30,8 @@ type GenerationOptions struct {
 	JSONSchema string `json:"json_schema,omitempty"`
 	// Alternatives: how many of the most probable tokens of a step each piece has (OpenAI's top_logprobs).
 	Alternatives int `json:"alternatives,omitempty"`
+	// DraftTokens: how many tokens the draft model (LoadDraft) proposes in a step, at most; 0 to 64. 0: none.
+	DraftTokens int `json:"draft_tokens,omitempty"`
 }
 
 // c gives both structs of C, which are valid until free; o may be nil.
@@ -62,6 +64,7 @@ func (o *GenerationOptions) c() (decoding *C.trafo_translate_options, more *C.tr
 	schema, freeSchema := views([]string{o.JSONSchema})
 	more.json_schema = viewAt(schema, 0)
 	more.alternatives = C.int64_t(o.Alternatives)
+	more.draft_tokens = C.int64_t(o.DraftTokens)
 	return o.TranslateOptions.c(), more, func() {
 		pinner.Unpin()
 		freeStop()
@@ -93,6 +96,8 @@ type GenerationPiece struct {
 	PromptTokens    int64        `json:"prompt_tokens"`    // tokens of the prompt
 	CachedTokens    int64        `json:"cached_tokens"`    // of them, those whose keys and values were there
 	GeneratedTokens int64        `json:"generated_tokens"` // so far, the one that ends the sequence included
+	DraftedTokens   int64        `json:"drafted_tokens"`   // that the draft model has proposed so far
+	AcceptedTokens  int64        `json:"accepted_tokens"`  // of them, those that were generated
 }
 
 // Generator continues texts with a decoder-only model. It keeps the keys and values of what it has read: a prompt
@@ -142,6 +147,19 @@ func (g *Generator) within(ctx context.Context, origin string, f func() error) e
 	}
 	defer runtime.KeepAlive(g)
 	return f()
+}
+
+// LoadDraft loads a draft model, for speculative decoding: it proposes the tokens of sequences that are started with
+// DraftTokens, and the generator's model reads those of a step in one pass. Tokens, texts and log-probabilities are the
+// same as without it; on a GPU rounding may, in rare cases, change a token. path is a model.safetensors, or the directory
+// of a run, of a smaller model of the same vocabulary. It computes in the precision of the generator's model, and
+// replaces a draft model that was loaded. ErrUnsupported: it has an encoder. ErrInvalidArgument: it was trained with
+// another vocabulary.
+func (g *Generator) LoadDraft(path string) error {
+	return g.within(context.Background(), "Generator.LoadDraft", func() error {
+		data, length := chars(path)
+		return g.c.core.finish(C.trafo_generator_load_draft(g.ptr, data, length))
+	})
 }
 
 func (g *Generator) start(origin string, options *GenerationOptions, call func(*C.trafo_translate_options, *C.trafo_generation_options, *C.int64_t) *C.trafo_error) (sequence int64, err error) {
@@ -221,6 +239,8 @@ func newGenerationPiece(c *C.trafo_generation_piece) GenerationPiece {
 		PromptTokens:    int64(c.prompt_tokens),
 		CachedTokens:    int64(c.cached_tokens),
 		GeneratedTokens: int64(c.generated_tokens),
+		DraftedTokens:   int64(c.drafted_tokens),
+		AcceptedTokens:  int64(c.accepted_tokens),
 	}
 	if score := float64(c.log_probability); !math.IsNaN(score) {
 		piece.LogProbability = score

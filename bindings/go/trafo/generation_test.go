@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,33 @@ func TestGeneration(t *testing.T) {
 	}
 	if _, left, err := generator.Next(t.Context()); left || err != nil {
 		t.Error(left, err)
+	}
+}
+
+func TestDraftModel(t *testing.T) {
+	tokenizer := newTokenizer(t, nil)
+	defer tokenizer.Close()
+	model := languageModel(t, tokenizer)
+	path := filepath.Join(t.TempDir(), "draft.safetensors")
+	ok(t, model.Save(path))
+	generator := must[*trafo.Generator](t)(model.NewGenerator(tokenizer, 0))
+	defer generator.Close()
+	generated := func(options *trafo.GenerationOptions) (text string, last trafo.GenerationPiece) {
+		for piece, err := range generator.Generate(t.Context(), []string{"eins zwei"}, options) {
+			ok(t, err)
+			text, last = text+piece.Text, piece
+		}
+		return text, last
+	}
+	options := drawing(12)
+	want, _ := generated(options)
+	options.DraftTokens = 4
+	if _, err := generator.Start([]string{"eins"}, options); !errors.Is(err, trafo.ErrInvalidArgument) {
+		t.Error(err)
+	}
+	ok(t, generator.LoadDraft(path))
+	if got, last := generated(options); got != want || last.DraftedTokens == 0 || last.AcceptedTokens != last.DraftedTokens {
+		t.Errorf("%q, want %q: %+v", got, want, last)
 	}
 }
 

@@ -2568,6 +2568,9 @@ typedef struct trafo_generation_options {
   /* Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default
    * 0. */
   int64_t alternatives;
+  /* Tokens that the draft model (trafo_generator_load_draft) proposes in a step, at most; 0 to 64. 0: it proposes none. Default
+   * 0. */
+  int64_t draft_tokens;
 } trafo_generation_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -2597,6 +2600,8 @@ typedef struct trafo_generation_piece {
   int64_t prompt_tokens; /* Tokens of the prompt. */
   int64_t cached_tokens; /* Of them, those whose keys and values were taken from an earlier sequence. */
   int64_t generated_tokens; /* Tokens that were generated so far, the one that ends the sequence included. */
+  int64_t drafted_tokens; /* Tokens that the draft model has proposed so far. */
+  int64_t accepted_tokens; /* Of them, those that were generated. */
 } trafo_generation_piece;
 
 #endif /* TRAFO_GENERATED_GENERATION_PIECE_H */
@@ -2608,14 +2613,21 @@ typedef struct trafo_generation_piece {
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_new(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                           int64_t kept_sequences, trafo_generator **out);
+/* Loads a draft model, for speculative decoding: it proposes the tokens of sequences that are started with draft_tokens, and the model
+ * reads those of a step in one pass. Tokens, texts and log-probabilities are the same as without it; on a GPU rounding may, in rare cases,
+ * change a token. path: model.safetensors, or the directory of a run, of a smaller model of the same vocabulary. It computes in the
+ * precision of the generator's model, with int8 weights if that has them, and replaces a draft model that was loaded. A text that is longer
+ * than its positions is generated without it from there. UNSUPPORTED: it has an encoder. INVALID_ARGUMENT: it was trained with another
+ * vocabulary. Otherwise as trafo_model_load; the generator is as before then. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_load_draft(trafo_generator *generator, const char *path, size_t path_length);
 /* Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1. Sequence i * n_best + j after *out_first
  * is sample j of prompt i. Sequences that are in flight go on beside them, each with the options that it was started with. Both options
  * may be NULL. Of `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty, presence_penalty,
  * frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that belongs to it, begin_source and end_source (by model: no
  * end) are used. Without sampling each token is the most probable one. An empty prompt is the token in front of texts. first_line is the
  * number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt, sample and token. INVALID_ARGUMENT: a prompt
- * is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; an option that is out of range.
- * Nothing is added then. since 0.1 */
+ * is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; draft_tokens without a draft model; an
+ * option that is out of range. Nothing is added then. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_generator_start(trafo_generator *generator, const trafo_string_view *prompts,
                                                             size_t count, const trafo_translate_options *options,
                                                             const trafo_generation_options *generation, int64_t *out_first);

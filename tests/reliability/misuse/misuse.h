@@ -58,8 +58,8 @@ typedef struct world {
   trafo_generator* generator; /* nothing is in flight */
   trafo_model_config config;
   struct {
-    char tokenizer[256], shortlist[256], tsv[256], text[256], model[256], import[256],
-        checkpoint[256], run[256], adapter[256], tensors[256], adamw[256];
+    char tokenizer[256], shortlist[256], tsv[256], text[256], model[256], language[256],
+        import[256], checkpoint[256], run[256], adapter[256], tensors[256], adamw[256];
   } files;
 } world;
 extern world w;

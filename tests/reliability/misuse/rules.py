@@ -182,7 +182,7 @@ GOOD = {
     **{f"trafo_generator_{call}.generator": {
         "field": f"{const}trafo_generator *generator; trafo_generator *generator_v;", "good": f"@ = @_v = fresh_generator({started});",
         "clean": "trafo_generator_free(@_v);", "handles": ("@", "trafo_generator")}
-       for call, const, started in [("start", "", 0), ("start_ids", "", 0), ("next", "", 1), ("end", "", 1), ("get_alternatives", "const ", 1)]},
+       for call, const, started in [("load_draft", "", 0), ("start", "", 0), ("start_ids", "", 0), ("next", "", 1), ("end", "", 1), ("get_alternatives", "const ", 1)]},
     "trafo_trainer_load_best.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_validated();",
                                         "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
     "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
@@ -280,6 +280,7 @@ ARRAYS = {
     "trafo_model_new_like.path": path("w.files.model", "path_length"),
     "trafo_model_load_teacher.path": path("w.files.model", "path_length"),
     "trafo_model_load_reference.path": path("w.files.model", "path_length"),
+    "trafo_generator_load_draft.path": path("w.files.language", "path_length"),
     "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_find_model.path": path("w.files.run", "path_length"),
     "trafo_find_checkpoint.run_directory": path("w.files.run", "run_directory_length"),

@@ -562,8 +562,8 @@ static void read_whole(const char* path, uint8_t** out, size_t* count) {
 void world_files(const char* where) {
   snprintf(folder, sizeof folder, "%s", where);
 #define NAMED(name) snprintf(w.files.name, sizeof w.files.name, "%s/" #name, folder)
-  NAMED(tokenizer), NAMED(shortlist), NAMED(tsv), NAMED(text), NAMED(model), NAMED(import),
-      NAMED(checkpoint), NAMED(run), NAMED(adapter), NAMED(tensors), NAMED(adamw);
+  NAMED(tokenizer), NAMED(shortlist), NAMED(tsv), NAMED(text), NAMED(model), NAMED(language),
+      NAMED(import), NAMED(checkpoint), NAMED(run), NAMED(adapter), NAMED(tensors), NAMED(adamw);
 }
 
 void world_begin(void) {
@@ -624,6 +624,9 @@ void world_write_files(void) {
   must(trafo_tokenizer_save(w.tokenizer, w.files.tokenizer, strlen(w.files.tokenizer)));
   must(trafo_shortlist_save(w.shortlist, w.files.shortlist, strlen(w.files.shortlist)));
   must(trafo_model_save(w.model, w.files.model, strlen(w.files.model)));
+  trafo_model* language = fresh_language_model();
+  must(trafo_model_save(language, w.files.language, strlen(w.files.language)));
+  trafo_model_free(language);
   must(trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_HF_MARIAN,
                           TRAFO_EXPORT_WEIGHTS_BY_FORMAT, w.files.import, strlen(w.files.import),
                           NULL, NULL));

@@ -9,6 +9,7 @@
 
 #include "commands/commands.h"
 #include "commands/decoding/id_lines.h"
+#include "engine/io/atomic_file.h"
 #include "engine/os/file.h"
 #include "engine/os/terminal.h"
 #include "settings/setting_flags.h"
@@ -31,6 +32,7 @@ constexpr const char* kGenerateFlags[] = {"min-length",
                                           "min-p",
                                           "seed",
                                           "begin-source"};
+constexpr uint64_t kMostVocabularyBytes = uint64_t{1} << 30;
 constexpr const char* kSamplingGroup = "Sampling, instead of the most probable token";
 
 struct GenerateArguments {
@@ -46,6 +48,8 @@ struct GenerateArguments {
   int64_t alternatives = -1;        // of --log-probs; negative: none
   std::string schema;               // a file
   bool any_json = false;
+  std::string draft;  // file or directory; empty: none
+  int64_t draft_tokens = 4;
   bool sampling = false;
   FlagValues values;
   Settings settings;
@@ -97,6 +101,7 @@ class GenerateOptions {
     more.logit_bias_count = biases_.size();
     more.json_schema = view(schema_);
     more.alternatives = std::max<int64_t>(arguments.alternatives, 0);
+    more.draft_tokens = arguments.draft.empty() ? 0 : arguments.draft_tokens;
   }
   GenerateOptions(const GenerateOptions&) = delete;
   GenerateOptions& operator=(const GenerateOptions&) = delete;
@@ -125,6 +130,24 @@ const char* finish_name(int32_t finish) {
   }
 }
 
+std::vector<std::byte> vocabulary_bytes(const ModelPaths& paths) {
+  return trafo::read_file(trafo::os::path_of(paths.vocabulary), kMostVocabularyBytes);
+}
+
+// The draft model. Its vocabulary, if it has one, must be the model's.
+ModelPaths draft_paths(const GenerateArguments& arguments) {
+  ModelArguments of_draft;
+  of_draft.model = arguments.draft;
+  of_draft.ids = true;
+  ModelPaths draft = find_model(of_draft);
+  const ModelPaths own = find_model(arguments.model);
+  if (!draft.vocabulary.empty() && !own.vocabulary.empty() &&
+      vocabulary_bytes(draft) != vocabulary_bytes(own))
+    usage_error(fmt::format("--draft-model: {} is another vocabulary than {}", draft.vocabulary,
+                            own.vocabulary));
+  return draft;
+}
+
 // A sequence that is generated.
 struct Answer {
   int64_t prompt = 0, sample = 0;
@@ -143,6 +166,8 @@ class GenerateRun {
         generator_(make<Generator>(trafo_generator_new, loaded_.model.get(),
                                    loaded_.tokenizer.get(), arguments.parallel)),
         out_(arguments.output) {
+    if (!arguments.draft.empty()) load_draft();
+    check_options();
     if (!arguments.prompt) in_.emplace(arguments.input);
   }
 
@@ -156,9 +181,28 @@ class GenerateRun {
     out_.finish();
     if (failure_) std::rethrow_exception(failure_);
   }
+  // Of the draft model.
+  int64_t drafted() const { return drafted_; }
+  int64_t accepted() const { return accepted_; }
 
  private:
   static constexpr int kPatience = 5;  // milliseconds
+
+  void load_draft() {
+    const ModelPaths draft = draft_paths(arguments_);
+    check(trafo_generator_load_draft(generator_.get(), draft.model.data(), draft.model.size()),
+          "--draft-model");
+  }
+
+  // Refuses options before a prompt is read.
+  void check_options() {
+    int64_t first = 0;
+    trafo_error* error = trafo_generator_start_ids(generator_.get(), nullptr, 0, &options_.decoding,
+                                                   &options_.more, &first);
+    const bool of_schema =
+        error != nullptr && std::string_view(trafo_error_field(error)) == "json_schema";
+    check(error, of_schema ? arguments_.schema : "");
+  }
 
   // Starts what can be: waits for a line only if nothing is in flight. False at the end.
   bool take_prompts() {
@@ -248,6 +292,8 @@ class GenerateRun {
       }
       out_.flush();
       if (!done) return;
+      drafted_ += answer.last.drafted_tokens;
+      accepted_ += answer.last.accepted_tokens;
       answers_.erase(answers_.begin());
     }
   }
@@ -271,6 +317,10 @@ class GenerateRun {
     line["prompt_tokens"] = answer.last.prompt_tokens;
     line["cached_tokens"] = answer.last.cached_tokens;
     line["generated_tokens"] = answer.last.generated_tokens;
+    if (!arguments_.draft.empty()) {
+      line["drafted_tokens"] = answer.last.drafted_tokens;
+      line["accepted_tokens"] = answer.last.accepted_tokens;
+    }
     line["tokens"] = answer.tokens;
     if (!answer.scores.empty()) line["log_probabilities"] = answer.scores;
     return line.dump();
@@ -284,6 +334,7 @@ class GenerateRun {
   LineWriter out_;
   std::map<int64_t, Answer> answers_;  // that are not written to their end, by number
   int64_t prompts_ = 0;
+  int64_t drafted_ = 0, accepted_ = 0;
   bool at_end_ = false;
   std::exception_ptr failure_;
 };
@@ -296,6 +347,7 @@ int generate(const GenerateArguments& arguments) {
   if (arguments.alternatives >= 0 && !arguments.json)
     usage_error("--log-probs: only --json writes them");
   const GenerateOptions checked(arguments);  // says what is wrong before a model is loaded
+  if (!arguments.draft.empty()) draft_paths(arguments);
   Reporter reporter(
       {.live = arguments.output != "-" || !trafo::os::is_terminal(trafo::os::kStandardOutput),
        .quiet = arguments.quiet});
@@ -306,7 +358,13 @@ int generate(const GenerateArguments& arguments) {
     const Reporter::Phase phase(reporter, "preparing the model");
     check(trafo_model_prepare_inference(loaded.model.get()));
   }
-  GenerateRun(arguments, std::move(loaded)).run();
+  GenerateRun run(arguments, std::move(loaded));
+  run.run();
+  if (run.drafted() > 0)
+    reporter.info(fmt::format(
+        "the draft model proposed {} tokens, of which {:.1f} % were accepted",
+        grouped(run.drafted()),
+        100 * static_cast<double>(run.accepted()) / static_cast<double>(run.drafted())));
   return kDone;
 }
 
@@ -391,6 +449,16 @@ Action add_generate(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->group(kSamplingGroup);
+  constexpr const char* kDraft = "Speculative decoding: the same texts in less time";
+  CLI::Option* draft = app.add_option(
+      "--draft-model", a.draft, "a smaller model of the same vocabulary, which proposes tokens");
+  draft->type_name("FILE|DIR")->group(kDraft);
+  app.add_option("--draft-tokens", a.draft_tokens,
+                 "tokens that it proposes in a step, at most (default 4)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64))
+      ->needs(draft)
+      ->group(kDraft);
   app.add_option("--parallel", a.parallel,
                  "sequences that are generated together, at least those of a prompt; they do not "
                  "change each other (default 8)")

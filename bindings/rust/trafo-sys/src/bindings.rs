@@ -4556,11 +4556,13 @@ pub struct trafo_generation_options {
     pub json_schema: trafo_string_view,
     #[doc = " Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default\n 0."]
     pub alternatives: i64,
+    #[doc = " Tokens that the draft model (trafo_generator_set_draft) proposes in a step, at most; 0 to 64. 0: it proposes none. Default\n 0."]
+    pub draft_tokens: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_generation_options"]
-        [::core::mem::size_of::<trafo_generation_options>() - 96usize];
+        [::core::mem::size_of::<trafo_generation_options>() - 104usize];
     ["Alignment of trafo_generation_options"]
         [::core::mem::align_of::<trafo_generation_options>() - 8usize];
     ["Offset of field: trafo_generation_options::struct_size"]
@@ -4585,6 +4587,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_generation_options, json_schema) - 72usize];
     ["Offset of field: trafo_generation_options::alternatives"]
         [::core::mem::offset_of!(trafo_generation_options, alternatives) - 88usize];
+    ["Offset of field: trafo_generation_options::draft_tokens"]
+        [::core::mem::offset_of!(trafo_generation_options, draft_tokens) - 96usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4619,10 +4623,14 @@ pub struct trafo_generation_piece {
     pub cached_tokens: i64,
     #[doc = " Tokens that were generated so far, the one that ends the sequence included."]
     pub generated_tokens: i64,
+    #[doc = " Tokens that the draft model has proposed so far."]
+    pub drafted_tokens: i64,
+    #[doc = " Of them, those that were generated."]
+    pub accepted_tokens: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_generation_piece"][::core::mem::size_of::<trafo_generation_piece>() - 80usize];
+    ["Size of trafo_generation_piece"][::core::mem::size_of::<trafo_generation_piece>() - 96usize];
     ["Alignment of trafo_generation_piece"]
         [::core::mem::align_of::<trafo_generation_piece>() - 8usize];
     ["Offset of field: trafo_generation_piece::struct_size"]
@@ -4647,6 +4655,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_generation_piece, cached_tokens) - 64usize];
     ["Offset of field: trafo_generation_piece::generated_tokens"]
         [::core::mem::offset_of!(trafo_generation_piece, generated_tokens) - 72usize];
+    ["Offset of field: trafo_generation_piece::drafted_tokens"]
+        [::core::mem::offset_of!(trafo_generation_piece, drafted_tokens) - 80usize];
+    ["Offset of field: trafo_generation_piece::accepted_tokens"]
+        [::core::mem::offset_of!(trafo_generation_piece, accepted_tokens) - 88usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4660,7 +4672,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1. Sequence i * n_best + j after *out_first\n is sample j of prompt i. Sequences that are in flight go on beside them, each with the options that it was started with. Both options\n may be NULL. Of `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty, presence_penalty,\n frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that belongs to it, begin_source and end_source (by model: no\n end) are used. Without sampling each token is the most probable one. An empty prompt is the token in front of texts. first_line is the\n number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt, sample and token. INVALID_ARGUMENT: a prompt\n is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; an option that is out of range.\n Nothing is added then. since 0.1"]
+    #[doc = " Loads a draft model, for speculative decoding: it proposes the tokens of sequences that are started with draft_tokens, and the model\n reads those of a step in one pass. Tokens, texts and log-probabilities are the same as without it; on a GPU rounding may, in rare cases,\n change a token. path: model.safetensors, or the directory of a run, of a smaller model of the same vocabulary. It computes in the\n precision of the generator's model, with int8 weights if that has them, and replaces a draft model that was loaded. A text that is longer\n than its positions is generated without it from there. UNSUPPORTED: it has an encoder. INVALID_ARGUMENT: it was trained with another\n vocabulary. Otherwise as trafo_model_load; the generator is as before then. since 0.1"]
+    pub fn trafo_generator_load_draft(
+        generator: *mut trafo_generator,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Adds sequences that continue the prompts: n_best of each, which needs sampling if it is not 1. Sequence i * n_best + j after *out_first\n is sample j of prompt i. Sequences that are in flight go on beside them, each with the options that it was started with. Both options\n may be NULL. Of `options`, max_length (0: as far as the model has positions), min_length, repetition_penalty, presence_penalty,\n frequency_penalty, no_repeat_ngram_size, word_scores, sampling with all that belongs to it, begin_source and end_source (by model: no\n end) are used. Without sampling each token is the most probable one. An empty prompt is the token in front of texts. first_line is the\n number of the first prompt: drawn tokens depend only on the seed and the numbers of prompt, sample and token. INVALID_ARGUMENT: a prompt\n is not UTF-8 or leaves no position of the model for a token; alignment, distinct or a shortlist; draft_tokens without a draft model; an\n option that is out of range. Nothing is added then. since 0.1"]
     pub fn trafo_generator_start(
         generator: *mut trafo_generator,
         prompts: *const trafo_string_view,

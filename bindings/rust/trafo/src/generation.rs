@@ -1,6 +1,7 @@
 //! Generation from a decoder-only model, token by token.
 
 use std::fmt;
+use std::path::Path;
 use std::ptr;
 
 use trafo_sys as sys;
@@ -8,7 +9,7 @@ use trafo_sys as sys;
 use crate::cancel::CancelToken;
 use crate::enums::FinishReason;
 use crate::error::{Result, check};
-use crate::handle::{RawGenerator, defaults, slice, view, view_to_string, views};
+use crate::handle::{RawGenerator, defaults, path_view, slice, view, view_to_string, views};
 use crate::ids::{id_views, optional};
 use crate::model::Model;
 use crate::options::{from_i64, to_i64};
@@ -46,6 +47,8 @@ pub struct GenerationOptions {
     /// How many of the most probable tokens of each step [`GenerationPiece::alternatives`] has (OpenAI's `top_logprobs`).
     /// Default 0.
     pub alternatives: usize,
+    /// How many tokens the draft model ([`Generator::load_draft`]) proposes in a step, at most; 0 to 64. Default 0: none.
+    pub draft_tokens: usize,
 }
 
 impl GenerationOptions {
@@ -88,6 +91,11 @@ impl GenerationOptions {
         self.alternatives = alternatives;
         self
     }
+    /// How many tokens the draft model proposes in a step, at most.
+    pub fn draft_tokens(mut self, draft_tokens: usize) -> Self {
+        self.draft_tokens = draft_tokens;
+        self
+    }
     /// Calls with both structs of C, which are valid during the call.
     fn with_raw<T>(
         &self,
@@ -110,6 +118,7 @@ impl GenerationOptions {
             raw.json_schema = view(schema);
         }
         raw.alternatives = to_i64(self.alternatives);
+        raw.draft_tokens = to_i64(self.draft_tokens);
         call(&self.decoding.to_raw(), &raw)
     }
 }
@@ -140,6 +149,10 @@ pub struct GenerationPiece {
     pub cached_tokens: usize,
     /// Tokens that were generated so far, the one that ends the sequence included.
     pub generated_tokens: usize,
+    /// Tokens that the draft model has proposed so far.
+    pub drafted_tokens: usize,
+    /// Of them, those that were generated.
+    pub accepted_tokens: usize,
 }
 
 /// Continues texts with a decoder-only model.
@@ -203,6 +216,21 @@ impl Generator {
             sys::trafo_generator_new(model.as_ptr(), optional(tokenizer), to_i64(kept), out)
         })?;
         Ok(Generator { raw })
+    }
+
+    /// Loads a draft model, for speculative decoding: it proposes the tokens of sequences that are started with
+    /// [`draft_tokens`](GenerationOptions::draft_tokens), and the generator's model reads those of a step in one pass. Tokens,
+    /// texts and log-probabilities are the same as without it; on a GPU rounding may, in rare cases, change a token. `path` is
+    /// a `model.safetensors`, or the directory of a run, of a smaller model of the same vocabulary. It computes in the
+    /// precision of the generator's model, and replaces a draft model that was loaded.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorCode::Unsupported): it has an encoder.
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument): it was trained with another vocabulary.
+    pub fn load_draft(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live and exclusive, the path is valid during the call.
+        check(unsafe { sys::trafo_generator_load_draft(self.raw.as_ptr(), data, length) })
     }
 
     /// Adds sequences that continue the prompts, `n_best` of each, and returns the number of the first one; the others
@@ -288,6 +316,8 @@ impl Generator {
                 prompt_tokens: from_i64(raw.prompt_tokens),
                 cached_tokens: from_i64(raw.cached_tokens),
                 generated_tokens: from_i64(raw.generated_tokens),
+                drafted_tokens: from_i64(raw.drafted_tokens),
+                accepted_tokens: from_i64(raw.accepted_tokens),
             }))
         }
     }

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::mpsc;
 
-use common::{corpus, tokenizer};
+use common::{TestFolder, corpus, tokenizer};
 use trafo::{
     Architecture, CancelToken, ErrorCode, FinishReason, GenerationOptions, Generator, Model,
     ModelConfig, Result, Sampling, Tokenizer, TranslateOptions,
@@ -79,6 +79,32 @@ fn a_session_reads_new_tokens_alone() -> Result<()> {
         known = text.len() - 1; // the last token was not read
         text.extend(tokenizer.encode("Baum")?);
     }
+    Ok(())
+}
+
+#[test]
+fn a_draft_changes_no_token() -> Result<()> {
+    let tokenizer = tokenizer(&corpus());
+    let model = language_model(&tokenizer)?;
+    let folder = TestFolder::new();
+    let path = folder.join("draft.safetensors");
+    model.save(&path)?;
+    let mut generator = Generator::new(&model, &tokenizer, 0)?;
+    let tokens = |generator: &mut Generator, options: &GenerationOptions| -> Result<Vec<_>> {
+        generator.generate(&["der kleine"], options)?.collect()
+    };
+    let expected = tokens(&mut generator, &drawing(12))?;
+    let drafting = drawing(12).draft_tokens(4);
+    let error = generator.start(&["der"], &drafting).unwrap_err();
+    assert!(error.to_string().contains("the generator has no draft model"), "{error}");
+    generator.load_draft(&path)?;
+    let found = tokens(&mut generator, &drafting)?;
+    let of = |pieces: &[trafo::GenerationPiece]| {
+        pieces.iter().map(|piece| (piece.token, piece.text.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&found), of(&expected));
+    let last = found.last().unwrap();
+    assert!(last.drafted_tokens > 0 && last.accepted_tokens == last.drafted_tokens);
     Ok(())
 }
 

@@ -24,6 +24,9 @@ typedef struct trafo_generation_options {
   /* Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default
    * 0. */
   int64_t alternatives;
+  /* Tokens that the draft model (trafo_generator_load_draft) proposes in a step, at most; 0 to 64. 0: it proposes none. Default
+   * 0. */
+  int64_t draft_tokens;
 } trafo_generation_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

@@ -21,6 +21,8 @@ typedef struct trafo_generation_piece {
   int64_t prompt_tokens; /* Tokens of the prompt. */
   int64_t cached_tokens; /* Of them, those whose keys and values were taken from an earlier sequence. */
   int64_t generated_tokens; /* Tokens that were generated so far, the one that ends the sequence included. */
+  int64_t drafted_tokens; /* Tokens that the draft model has proposed so far. */
+  int64_t accepted_tokens; /* Of them, those that were generated. */
 } trafo_generation_piece;
 
 #endif /* TRAFO_GENERATED_GENERATION_PIECE_H */
