@@ -53,9 +53,8 @@ const TensorInfo& known_tensor(const SafetensorsReader& reader, const std::strin
 }
 
 // The tensor `name` of the file, which must be of this type and shape.
-[[gnu::cold]] const TensorInfo& checked_tensor(const SafetensorsReader& reader,
-                                               const std::string& name, std::string_view type,
-                                               const std::vector<int64_t>& shape) {
+const TensorInfo& checked_tensor(const SafetensorsReader& reader, const std::string& name,
+                                 std::string_view type, const std::vector<int64_t>& shape) {
   const TensorInfo& info = known_tensor(reader, name);
   require(info.shape == shape, ErrorCode::corrupt_file, kInt8WeightsOrigin, reader.label(), ": ",
           name, " has the shape ", Shape(std::span<const int64_t>(info.shape)).str(),
@@ -77,8 +76,8 @@ bool is_rounded(const ParameterStore& parameters, ParamId id) {
 
 // Every tensor is one of the model's parameters, holds several of these, which then have no
 // separate tensor, or has the scales of int4 codes.
-[[gnu::cold]] void require_known(const SafetensorsReader& reader, const ParameterStore& parameters,
-                                 StoredWeights stored) {
+void require_known(const SafetensorsReader& reader, const ParameterStore& parameters,
+                   StoredWeights stored) {
   const bool quantized = stored != StoredWeights::floats;
   for (const TensorInfo& info : reader.tensors()) {
     if (quantized && (info.name == kScalesName || info.name == kVectorsName)) continue;
@@ -114,9 +113,8 @@ void in_matrix(const SafetensorsReader& reader, const std::string& name, ErrorCo
   }
 }
 
-[[gnu::cold]] std::vector<float> read_bfloat16(const SafetensorsReader& reader,
-                                               const std::string& name,
-                                               const std::vector<int64_t>& shape) {
+std::vector<float> read_bfloat16(const SafetensorsReader& reader, const std::string& name,
+                                 const std::vector<int64_t>& shape) {
   std::vector<float> values;
   for (const BFloat16 value :
        read_values<BFloat16>(reader, checked_tensor(reader, name, kBfloatType, shape)))
@@ -137,10 +135,10 @@ std::vector<ParamId> by_name(const ParameterStore& parameters, Belongs&& belongs
 
 // The parts of the tensor `name`, one value for each row of the parameters `ids`. Without any of
 // these there is no such tensor.
-[[gnu::cold]] std::map<ParamId, std::vector<float>> read_parts(const SafetensorsReader& reader,
-                                                               const std::string& name,
-                                                               const ParameterStore& parameters,
-                                                               std::span<const ParamId> ids) {
+std::map<ParamId, std::vector<float>> read_parts(const SafetensorsReader& reader,
+                                                 const std::string& name,
+                                                 const ParameterStore& parameters,
+                                                 std::span<const ParamId> ids) {
   if (ids.empty() && reader.find(name) == nullptr) return {};
   int64_t rows = 0;
   for (const ParamId id : ids) rows += parameters.shape(id)[0];
@@ -160,8 +158,8 @@ struct Parts {
   std::map<ParamId, std::vector<float>> scales, vectors;
 };
 
-[[gnu::cold]] Parts read_parts(const SafetensorsReader& reader, const ParameterStore& parameters,
-                               StoredWeights stored) {
+Parts read_parts(const SafetensorsReader& reader, const ParameterStore& parameters,
+                 StoredWeights stored) {
   if (stored == StoredWeights::floats) return {};
   const auto matrices = by_name(parameters, [&](ParamId id) {
     return parameters.is_int8(id) &&
@@ -173,8 +171,8 @@ struct Parts {
           read_parts(reader, kVectorsName, parameters, vectors)};
 }
 
-[[gnu::cold]] void read_int8_matrix(ThreadPool& pool, const SafetensorsReader& reader,
-                                    ParameterStore& parameters, ParamId id, const Parts& parts) {
+void read_int8_matrix(ThreadPool& pool, const SafetensorsReader& reader, ParameterStore& parameters,
+                      ParamId id, const Parts& parts) {
   const std::string& name = parameters.name(id);
   const Shape& shape = parameters.shape(id);
   const auto codes =
@@ -184,8 +182,8 @@ struct Parts {
   });
 }
 
-[[gnu::cold]] void read_int4_matrix(Context& context, const SafetensorsReader& reader,
-                                    ParameterStore& parameters, ParamId id) {
+void read_int4_matrix(Context& context, const SafetensorsReader& reader, ParameterStore& parameters,
+                      ParamId id) {
   const std::string& name = parameters.name(id);
   const int64_t rows = parameters.shape(id)[0], columns = parameters.shape(id)[1];
   const int64_t groups = (columns + Int4Matrix::kGroup - 1) / Int4Matrix::kGroup;
@@ -199,9 +197,8 @@ struct Parts {
   });
 }
 
-[[gnu::cold]] void read_matrix(Context& context, ThreadPool& pool, const SafetensorsReader& reader,
-                               ParameterStore& parameters, ParamId id, StoredWeights stored,
-                               const Parts& parts) {
+void read_matrix(Context& context, ThreadPool& pool, const SafetensorsReader& reader,
+                 ParameterStore& parameters, ParamId id, StoredWeights stored, const Parts& parts) {
   const std::string& name = parameters.name(id);
   const Shape& shape = parameters.shape(id);
   const TensorInfo& info = known_tensor(reader, name);
@@ -224,9 +221,8 @@ struct Parts {
 }
 
 // A parameter that has no codes.
-[[gnu::cold]] void read_float(Context& context, const SafetensorsReader& reader,
-                              ParameterStore& parameters, ParamId id, StoredWeights stored,
-                              const Parts& parts) {
+void read_float(Context& context, const SafetensorsReader& reader, ParameterStore& parameters,
+                ParamId id, StoredWeights stored, const Parts& parts) {
   const std::string& name = parameters.name(id);
   const std::vector<int64_t> shape = shape_dims(parameters.shape(id));
   if (stored != StoredWeights::floats && is_rounded(parameters, id)) {
@@ -249,9 +245,9 @@ std::span<const std::byte> kept(std::vector<std::vector<std::byte>>& storage,
 }
 
 // Values that set_rounded() has rounded, or scales, which are bfloat16.
-[[gnu::cold]] TensorEntry bfloat16_entry(const std::string& name, std::vector<int64_t> shape,
-                                         std::span<const float> values,
-                                         std::vector<std::vector<std::byte>>& storage) {
+TensorEntry bfloat16_entry(const std::string& name, std::vector<int64_t> shape,
+                           std::span<const float> values,
+                           std::vector<std::vector<std::byte>>& storage) {
   std::vector<BFloat16> halves;
   for (const float value : values) {
     halves.push_back(BFloat16::from_float(value));
@@ -274,9 +270,8 @@ std::span<const float> int8_scales(const ParameterStore& parameters, ParamId id)
 }
 
 // The tensors `scales` and `vectors`.
-[[gnu::cold]] std::vector<TensorEntry> entries_of_parts(
-    Context& context, const ParameterStore& parameters,
-    std::vector<std::vector<std::byte>>& storage) {
+std::vector<TensorEntry> entries_of_parts(Context& context, const ParameterStore& parameters,
+                                          std::vector<std::vector<std::byte>>& storage) {
   std::vector<float> scales, vectors;
   const auto add = [](std::vector<float>& to, std::span<const float> values) {
     to.insert(to.end(), values.begin(), values.end());
@@ -295,7 +290,7 @@ std::span<const float> int8_scales(const ParameterStore& parameters, ParamId id)
 
 }  // namespace
 
-[[gnu::cold]] StoredWeights stored_weights(const SafetensorsReader& reader) {
+StoredWeights stored_weights(const SafetensorsReader& reader) {
   const auto found = reader.metadata().find(kQuantizationKey);
   if (found != reader.metadata().end()) {
     if (found->second == kBaseQuantization) return StoredWeights::floats;
@@ -310,8 +305,7 @@ std::span<const float> int8_scales(const ParameterStore& parameters, ParamId id)
   return StoredWeights::floats;
 }
 
-[[gnu::cold]] void read_int8_weights(Context& context, const SafetensorsReader& reader,
-                                     Model& model) {
+void read_int8_weights(Context& context, const SafetensorsReader& reader, Model& model) {
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::internal, kInt8WeightsOrigin,
           "int8 weights are read on the CPU");
@@ -335,8 +329,8 @@ std::span<const float> int8_scales(const ParameterStore& parameters, ParamId id)
   });
 }
 
-[[gnu::cold]] void set_rounded(Context& context, ParameterStore& parameters, ParamId id,
-                               std::vector<float> values) {
+void set_rounded(Context& context, ParameterStore& parameters, ParamId id,
+                 std::vector<float> values) {
   for (float& value : values) {
     const float rounded = BFloat16::from_float(value).to_float();
     require(std::isfinite(rounded) || !std::isfinite(value), ErrorCode::invalid_argument,
@@ -347,10 +341,9 @@ std::span<const float> int8_scales(const ParameterStore& parameters, ParamId id)
   parameters.set_value(context, id, values.data(), values.size() * sizeof(float));
 }
 
-[[gnu::cold]] void add_int8_entries(Context& context, const ParameterStore& parameters,
-                                    std::vector<std::vector<std::byte>>& storage,
-                                    std::vector<TensorEntry>& entries,
-                                    SafetensorsMetadata& metadata) {
+void add_int8_entries(Context& context, const ParameterStore& parameters,
+                      std::vector<std::vector<std::byte>>& storage,
+                      std::vector<TensorEntry>& entries, SafetensorsMetadata& metadata) {
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::internal, kInt8WeightsOrigin, "int8 weights are on the CPU");
   const std::vector<TensorEntry> parts = entries_of_parts(context, parameters, storage);

@@ -44,15 +44,14 @@ bool in_file(const ParameterStore& parameters, ParamId id, const std::string& pr
   return prefix.empty() || parameters.trainable(id);
 }
 
-[[gnu::cold]] void stage_master(const SafetensorsReader& reader, const ParameterStore& parameters,
-                                StagedTensors& staged) {
+void stage_master(const SafetensorsReader& reader, const ParameterStore& parameters,
+                  StagedTensors& staged) {
   const StagingTarget master = parameters.master();
   const std::string no_prefix;
   stage_workspaces(parameters, reader, {&master, 1}, {&no_prefix, 1}, staged);
 }
 
-[[gnu::cold]] void read_weights(Context& context, const SafetensorsReader& reader,
-                                ParameterStore& parameters) {
+void read_weights(Context& context, const SafetensorsReader& reader, ParameterStore& parameters) {
   StagedTensors staged;
   stage_master(reader, parameters, staged);
   staged.commit(context);
@@ -61,10 +60,11 @@ bool in_file(const ParameterStore& parameters, ParamId id, const std::string& pr
 
 // The same for a model that nobody has yet: an error may leave it half read. In the memory of a
 // device, one parameter at a time is in host memory.
-[[gnu::cold]] void read_new_weights(Context& context, const SafetensorsReader& reader,
-                                    ParameterStore& parameters) {
+void read_new_weights(Context& context, const SafetensorsReader& reader,
+                      ParameterStore& parameters) {
   ThreadPool* const pool = cpu_thread_pool(context.backend());
-  if (pool != nullptr && !parameters.has_master()) {  // values are in the dtype of the file
+  // Values are in the dtype of the file. In files they are written one after another.
+  if (pool != nullptr && !parameters.has_master() && !has_memory_directory(context.backend())) {
     pool->parallel_for(static_cast<int64_t>(parameters.count()), [&](int64_t i) {
       const auto id = static_cast<ParamId>(i);
       const Tensor& value = parameters.value(id);
@@ -87,7 +87,7 @@ bool in_file(const ParameterStore& parameters, ParamId id, const std::string& pr
 
 // The ranks of factorized matrices: NAME.v [rank, columns] beside NAME.u. It has a row for each
 // component in every form, also with codes.
-[[gnu::cold]] std::map<std::string, int64_t> read_factor_ranks(const SafetensorsReader& reader) {
+std::map<std::string, int64_t> read_factor_ranks(const SafetensorsReader& reader) {
   const std::string suffix = std::string(".weight") + kInnerFactor;
   std::map<std::string, int64_t> ranks;
   for (const TensorInfo& info : reader.tensors()) {
@@ -126,8 +126,8 @@ bool is_type(const TensorInfo& info, std::string_view type) {
 }
 
 // The tensors that hold a frozen matrix in few bits.
-[[gnu::cold]] void check_sections(const SafetensorsReader& reader, const ParameterStore& parameters,
-                                  ParamId id, std::unordered_set<std::string>& known) {
+void check_sections(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                    std::unordered_set<std::string>& known) {
   for (const BaseSection& section : sections_of(parameters, id)) {
     const std::string name = parameters.name(id) + section.suffix;
     const TensorInfo* info = reader.find(name);
@@ -142,8 +142,8 @@ bool is_type(const TensorInfo& info, std::string_view type) {
   }
 }
 
-[[gnu::cold]] void check_entry(const SafetensorsReader& reader, const ParameterStore& parameters,
-                               ParamId id, const std::string& prefix) {
+void check_entry(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                 const std::string& prefix) {
   const TensorInfo* info = reader.find(prefix + parameters.name(id));
   require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
           " lacks the tensor ", prefix, parameters.name(id));
@@ -161,8 +161,8 @@ bool is_type(const TensorInfo& info, std::string_view type) {
 }
 
 // Everything but the values: names, shapes, dtypes, and nothing besides them.
-[[gnu::cold]] void check_tensors(const SafetensorsReader& reader, const ParameterStore& parameters,
-                                 std::span<const std::string> prefixes) {
+void check_tensors(const SafetensorsReader& reader, const ParameterStore& parameters,
+                   std::span<const std::string> prefixes) {
   std::unordered_set<std::string> known;
   for (const std::string& prefix : prefixes)
     for (size_t i = 0; i < parameters.count(); ++i) {
@@ -181,8 +181,7 @@ bool is_type(const TensorInfo& info, std::string_view type) {
 }
 
 // Names and shapes of a file with codes. read_int8_weights() checks types and surplus tensors.
-[[gnu::cold]] void check_code_shapes(const SafetensorsReader& reader,
-                                     const ParameterStore& parameters) {
+void check_code_shapes(const SafetensorsReader& reader, const ParameterStore& parameters) {
   require(reader.find(kVectorsName) != nullptr, ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), " lacks the tensor ", kVectorsName,
           "; builds before 0.1.0 wrote int8 weights without it: quantize the float model again");
@@ -217,8 +216,7 @@ void check_model(const SafetensorsReader& reader, const ParameterStore& paramete
 
 // Bounds the memory that no tensor of the file accounts for: modules of layers, and the table of
 // sinusoidal positions, which may take 64 MiB more than the file.
-[[gnu::cold]] void check_untensored(const SafetensorsReader& reader, const ModelSpec& spec,
-                                    DType dtype) {
+void check_untensored(const SafetensorsReader& reader, const ModelSpec& spec, DType dtype) {
   const int64_t layers =
       (spec.encoder ? spec.encoder->sharing.set_count : 0) + spec.decoder.sharing.set_count;
   require(layers <= std::ssize(reader.tensors()), ErrorCode::corrupt_file, kModelIoOrigin,
@@ -235,8 +233,8 @@ void check_model(const SafetensorsReader& reader, const ParameterStore& paramete
 }
 
 // Stages a frozen matrix in few bits: the codes of the file, or of its values.
-[[gnu::cold]] void stage_coded(const SafetensorsReader& reader, const ParameterStore& parameters,
-                               ParamId id, StagedTensors& staged) {
+void stage_coded(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                 StagedTensors& staged) {
   std::vector<std::byte> bytes(parameters.stored(id).bytes());
   if (stores_codes(reader)) {
     for (const BaseSection& section : sections_of(parameters, id))
@@ -257,8 +255,8 @@ void check_model(const SafetensorsReader& reader, const ParameterStore& paramete
 }
 
 // Stages a frozen parameter: in the dtype that the model computes with.
-[[gnu::cold]] void stage_frozen(const SafetensorsReader& reader, const ParameterStore& parameters,
-                                ParamId id, StagedTensors& staged) {
+void stage_frozen(const SafetensorsReader& reader, const ParameterStore& parameters, ParamId id,
+                  StagedTensors& staged) {
   if (parameters.is_coded(id)) return stage_coded(reader, parameters, id, staged);
   const Tensor& value = parameters.value(id);
   std::vector<std::byte> bytes(bytes_of(parameters, id));
@@ -275,9 +273,9 @@ void check_model(const SafetensorsReader& reader, const ParameterStore& paramete
 }
 
 // Adds the codes of frozen matrices in few bits. The entries point into `storage`.
-[[gnu::cold]] void add_base_entries(Context& context, const ParameterStore& parameters,
-                                    std::vector<std::vector<std::byte>>& storage,
-                                    std::vector<TensorEntry>& entries) {
+void add_base_entries(Context& context, const ParameterStore& parameters,
+                      std::vector<std::vector<std::byte>>& storage,
+                      std::vector<TensorEntry>& entries) {
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (!parameters.is_coded(id)) continue;
@@ -291,7 +289,7 @@ void check_model(const SafetensorsReader& reader, const ParameterStore& paramete
   }
 }
 
-[[gnu::cold]] std::string tokens_to_json(const VocabularyTokens& tokens) {
+std::string tokens_to_json(const VocabularyTokens& tokens) {
   Json json;
   json["bos"] = tokens.special.bos;
   json["eos"] = tokens.special.eos;
@@ -318,7 +316,7 @@ void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& r
 
 }  // namespace
 
-[[gnu::cold]] std::optional<VocabularyTokens> saved_tokens(const SafetensorsReader& reader) {
+std::optional<VocabularyTokens> saved_tokens(const SafetensorsReader& reader) {
   const auto found = reader.metadata().find(kTokensKey);
   if (found == reader.metadata().end()) return std::nullopt;
   const std::string label = concat(reader.label(), ": ", kTokensKey);
@@ -341,7 +339,7 @@ void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& r
   return tokens;
 }
 
-[[gnu::cold]] void read_tokens(const SafetensorsReader& reader, Model& model) {
+void read_tokens(const SafetensorsReader& reader, Model& model) {
   std::optional<VocabularyTokens> tokens = saved_tokens(reader);
   if (!tokens) return;
   try {
@@ -352,7 +350,7 @@ void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& r
   }
 }
 
-[[gnu::cold]] void read_labels(const SafetensorsReader& reader, Model& model) {
+void read_labels(const SafetensorsReader& reader, Model& model) {
   const auto found = reader.metadata().find(kLabelsKey);
   if (found == reader.metadata().end()) return;
   const std::string label = concat(reader.label(), ": ", kLabelsKey);
@@ -377,8 +375,7 @@ std::string vocabulary_checksum(const Tokenizer& tokenizer) {
   return crc32_text(crc32(std::as_bytes(std::span<const char>(tokenizer.serialized()))));
 }
 
-[[gnu::cold]] void require_vocabulary(const Model& model, std::string_view checksum,
-                                      std::string_view tokenizer) {
+void require_vocabulary(const Model& model, std::string_view checksum, std::string_view tokenizer) {
   const Model::Origin& origin = model.origin();
   require(origin.vocabulary.empty() || origin.vocabulary == checksum, ErrorCode::invalid_argument,
           kModelIoOrigin, origin.file.empty() ? "the model" : origin.file,
@@ -387,14 +384,13 @@ std::string vocabulary_checksum(const Tokenizer& tokenizer) {
           origin.vocabulary, " and ", checksum);
 }
 
-[[gnu::cold]] void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer) {
+void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer) {
   require(tokenizer.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
           kModelIoOrigin, "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
           model.config().vocabulary, ": they do not belong together");
 }
 
-[[gnu::cold]] VocabularyTokens tokens_of(const Model& model,
-                                         const std::optional<Tokenizer>& tokenizer) {
+VocabularyTokens tokens_of(const Model& model, const std::optional<Tokenizer>& tokenizer) {
   if (tokenizer) {
     VocabularyTokens tokens = tokenizer->tokens();
     if (model.tokens()) tokens.frame = model.tokens()->frame;
@@ -414,9 +410,9 @@ SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes typ
   return SafetensorsReader::open(path, types);
 }
 
-[[gnu::cold]] std::vector<TensorEntry> workspace_entries(
-    Context& context, const ParameterStore& parameters, const Tensor& workspace,
-    const std::string& prefix, HostBuffer& storage, const HostAllocator& allocate) {
+std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
+                                           const Tensor& workspace, const std::string& prefix,
+                                           HostBuffer& storage, const HostAllocator& allocate) {
   // The workspace, then the frozen parameters one by one.
   size_t at = workspace.bytes(), total = at;
   for (size_t i = 0; i < parameters.count(); ++i) {
@@ -445,9 +441,9 @@ SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes typ
   return entries;
 }
 
-[[gnu::cold]] std::vector<TensorEntry> workspace_entries(const ParameterStore& parameters,
-                                                         DType dtype, const std::string& prefix,
-                                                         std::span<std::byte> workspace) {
+std::vector<TensorEntry> workspace_entries(const ParameterStore& parameters, DType dtype,
+                                           const std::string& prefix,
+                                           std::span<std::byte> workspace) {
   std::vector<TensorEntry> entries;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
@@ -466,10 +462,9 @@ StagingTarget::StagingTarget(const Tensor& tensor)
         to.mark_written();
       }) {}
 
-[[gnu::cold]] void stage_workspaces(const ParameterStore& parameters,
-                                    const SafetensorsReader& reader,
-                                    std::span<const StagingTarget> workspaces,
-                                    std::span<const std::string> prefixes, StagedTensors& staged) {
+void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
+                      std::span<const StagingTarget> workspaces,
+                      std::span<const std::string> prefixes, StagedTensors& staged) {
   check_tensors(reader, parameters, prefixes);
   for (size_t w = 0; w < workspaces.size(); ++w) {
     std::vector<std::byte> bytes(workspaces[w].bytes);  // the alignment padding stays zero
@@ -517,8 +512,7 @@ bool is_readable(Context& context, const ParameterStore& parameters, const Tenso
 }
 
 // As workspace_entries(), of the model's own memory.
-[[gnu::cold]] std::vector<TensorEntry> entries_in_place(const ParameterStore& parameters,
-                                                        const Tensor& weights) {
+std::vector<TensorEntry> entries_in_place(const ParameterStore& parameters, const Tensor& weights) {
   const std::span<const std::byte> all(static_cast<const std::byte*>(weights.raw()),
                                        weights.bytes());
   std::vector<TensorEntry> entries;
@@ -536,7 +530,7 @@ bool is_readable(Context& context, const ParameterStore& parameters, const Tenso
 }
 
 // The file without its float tensors.
-[[gnu::cold]] TensorFile described_model(const Model& model, const SafetensorsMetadata& metadata) {
+TensorFile described_model(const Model& model, const SafetensorsMetadata& metadata) {
   TensorFile file;
   file.metadata = metadata;
   file.metadata[kModelConfigKey] = to_json(model.config());
@@ -560,9 +554,8 @@ void write_model(ByteSink& sink, Context& context, const Model& model, const Ten
   file.write(sink);
 }
 
-[[gnu::cold]] TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
-                                    const SafetensorsMetadata& metadata,
-                                    const HostAllocator& allocate) {
+TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
+                      const SafetensorsMetadata& metadata, const HostAllocator& allocate) {
   TensorFile file = described_model(model, metadata);
   file.entries = workspace_entries(context, model.parameters(), weights, "",
                                    file.storage.emplace_back(), allocate);
@@ -582,7 +575,7 @@ void save_model(const std::filesystem::path& path, Context& context, const Model
   file.commit();
 }
 
-[[gnu::cold]] ModelConfig read_model_config(const SafetensorsReader& reader) {
+ModelConfig read_model_config(const SafetensorsReader& reader) {
   const auto found = reader.metadata().find(kModelConfigKey);
   require(found != reader.metadata().end(), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
           " has no '", kModelConfigKey, "' in its metadata: it is not a model of this program");
@@ -606,7 +599,7 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
   return text;
 }
 
-[[gnu::cold]] std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
+std::string describe_differences(const ModelConfig& saved, const ModelConfig& given) {
   const Json a = parse_json(to_json(saved), kModelIoOrigin, "model configuration");
   const Json b = parse_json(to_json(given), kModelIoOrigin, "model configuration");
   const JsonFields before(a, kModelIoOrigin, "model configuration"),
@@ -638,7 +631,7 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
   return text;
 }
 
-[[gnu::cold]] MetaModel read_meta_model(const SafetensorsReader& reader) {
+MetaModel read_meta_model(const SafetensorsReader& reader) {
   const ModelConfig config = read_model_config(reader);
   const bool has_codes = stored_weights(reader) != StoredWeights::floats;
   const DType stored = has_codes ? DType::f32 : stored_dtype(reader);
@@ -658,8 +651,8 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
   return meta;
 }
 
-[[gnu::cold]] std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
-                                                std::optional<DType> dtype, bool int8_weights) {
+std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
+                                  std::optional<DType> dtype, bool int8_weights) {
   const MetaModel meta = read_meta_model(reader);
   const DType stored = meta.model->parameters().master().dtype();
   require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kModelIoOrigin,
@@ -685,13 +678,12 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
   return model;
 }
 
-[[gnu::cold]] std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
-                                                std::optional<DType> dtype, bool int8_weights) {
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& path,
+                                  std::optional<DType> dtype, bool int8_weights) {
   return load_model(context, open_model(path, ElementTypes::ours_and_codes), dtype, int8_weights);
 }
 
-[[gnu::cold]] void load_pretrained(Context& context, const SafetensorsReader& reader,
-                                   Model& model) {
+void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {
   require(!reader.metadata().contains(kAdapterKey) && !model.adapter(), ErrorCode::invalid_argument,
           kModelIoOrigin, reader.label(),
           ": weights to begin with are those of a model without an adapter, for one without; "
@@ -734,8 +726,7 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
   model.set_tokens(std::move(own));
 }
 
-[[gnu::cold]] void stage_weights(const SafetensorsReader& reader, Model& model,
-                                 StagedTensors& staged) {
+void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged) {
   const ModelConfig saved = read_model_config(reader);
   require(saved == model.config(), ErrorCode::invalid_argument, kModelIoOrigin, reader.label(),
           " holds another model: ", describe_differences(saved, model.config()));
@@ -743,7 +734,7 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader) {
   stage_master(reader, model.parameters(), staged);
 }
 
-[[gnu::cold]] void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
+void load_weights(Context& context, const SafetensorsReader& reader, Model& model) {
   StagedTensors staged;
   stage_weights(reader, model, staged);
   staged.commit(context);

@@ -194,11 +194,13 @@ void ParameterStore::allocate(Context& context, DType dtype, std::optional<uint6
 
 namespace {
 
-// A workspace of zeros, for which the threads of a CPU map the memory.
+// A workspace of zeros, for which the threads of a CPU map the memory. In a file it is zero, and
+// has no pages as long as nobody writes to it.
 Tensor zero_workspace(Context& context, int64_t count, DType dtype) {
   ThreadPool* const pool = cpu_thread_pool(context.backend());
   if (pool == nullptr) return context.zeros({count}, dtype);
   Tensor workspace = context.empty({count}, dtype);
+  if (lies_in_file(workspace.raw())) return workspace;
   const auto bytes = static_cast<int64_t>(workspace.bytes());
   if (bytes >= kZeroedAtOnce) {  // from the first whole page on
     const auto begin = reinterpret_cast<uintptr_t>(workspace.raw()), skipped = -begin % kPageBytes;
@@ -217,13 +219,6 @@ void clear_padding(Context& context, const Tensor& workspace, int64_t offset, in
   if (padding == 0) return;
   const Tensor rest = workspace.as_strided({padding}, contiguous_strides({padding}), end);
   context.backend().fill_zero(rest.raw(), rest.bytes());
-}
-
-Tensor zero_workspace(Context& context, int64_t elements, DType dtype) {
-  Tensor workspace = context.empty({elements}, dtype);
-  if (!lies_in_file(workspace.raw()))  // which is zero, and has no pages as long as it is
-    context.backend().fill_zero(workspace.raw(), workspace.bytes());
-  return workspace;
 }
 
 }  // namespace

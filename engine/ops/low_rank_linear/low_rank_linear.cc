@@ -18,7 +18,7 @@ constexpr const char* kLowRankLinearOp = "low_rank_linear";
 constexpr int64_t kMostTermColumns = 64;  // of D, in one GEMM with the product of W
 
 // Data that backward needs. x may have to be computed again.
-struct Saved {
+struct SavedLayer {
   SavedTensor x;
   FrozenMatrix weight;
   Tensor a, b;  // `down` and `up` of the update
@@ -84,7 +84,7 @@ GemmParams with_term(const Tensor& a, const Tensor& b, const Tensor& term_a, con
 }
 
 // dx (+)= dy W + dD A. The backend takes the term in the same GEMM where that overwrites dx.
-void input_gradient(Context& context, const Saved& saved, const Tensor& dy, const Tensor& dd,
+void input_gradient(Context& context, const SavedLayer& saved, const Tensor& dy, const Tensor& dd,
                     const GradTarget& dx) {
   const Tensor weight = values_of(context, saved.weight, dy.dtype());
   GemmParams p = with_term(dy, weight, dd, saved.a, dx.buffer, false, saved.in, saved.out);
@@ -108,7 +108,7 @@ const std::byte* element(const Tensor& tensor, int64_t index) {
 
 // dD / scale = dy_i B_i in R r columns, if `dd` is defined, and dB_i (+)= dy_i^T D_i, if there is
 // `db`. Both of a range follow each other, so that a backend can read dy_i once for both.
-void thin_gradients(Context& context, const Saved& saved, const Tensor& dy, const Tensor& dd,
+void thin_gradients(Context& context, const SavedLayer& saved, const Tensor& dy, const Tensor& dd,
                     const GradTarget* db) {
   const int64_t rank = saved.b.dim(1);
   std::vector<GemmParams> gemms;
@@ -148,7 +148,7 @@ void thin_gradients(Context& context, const Saved& saved, const Tensor& dy, cons
 }
 
 // Inputs: x, the place of W, bias, A, B.
-void backward_in_products(Backward& b, Saved& saved) {
+void backward_with_terms(Backward& b, SavedLayer& saved) {
   Context& context = b.context();
   const Tensor dy = b.grad_output();
   weight_and_bias_gradient(b, 1, 2, dy, saved.out, saved.tokens, {}, [](const GradTarget&) {});
@@ -167,8 +167,8 @@ void backward_in_products(Backward& b, Saved& saved) {
 
 // Whether one GEMM can have the term of the update. With and without gradients alike, so that a
 // region that is computed again gives the same bits.
-bool in_products(const Context& context, const Tensor& x, const FrozenMatrix& weight,
-                 const LowRankUpdate& update) {
+bool in_one_product(const Context& context, const Tensor& x, const FrozenMatrix& weight,
+                    const LowRankUpdate& update) {
   const int64_t columns = update.down.rank() == 2 ? update.down.dim(0) : 0;
   return context.gemm_epilogues() && context.fused_kernels() &&
          context.backend().gemm_epilogues(x.dtype()) && x.rank() == 2 && x.dim(0) > 0 &&
@@ -204,7 +204,7 @@ Tensor add_low_rank(Context& context, const Tensor& x, const LowRankUpdate& upda
 
 Tensor low_rank_linear(Context& context, const Tensor& x, const FrozenMatrix& weight,
                        const Tensor& bias, const LowRankUpdate& update) {
-  if (!in_products(context, x, weight, update))
+  if (!in_one_product(context, x, weight, update))
     return add_low_rank(context, x, update, [&] {
       return weight.coded ? quantized_linear(context, x, *weight.coded, bias)
                           : linear(context, x, weight.values, bias);
@@ -230,16 +230,16 @@ Tensor low_rank_linear(Context& context, const Tensor& x, const FrozenMatrix& we
     context.backend().gemm(p);
   }
   if (!context.needs_grad({input, offset, a, up})) return y;
-  Saved saved{requires_grad(a) ? SavedTensor(input) : SavedTensor(),
-              weight,
-              a.detach(),
-              up.detach(),
-              d,
-              update.scale,
-              update.ranges,
-              tokens,
-              in,
-              out};
+  SavedLayer saved{requires_grad(a) ? SavedTensor(input) : SavedTensor(),
+                   weight,
+                   a.detach(),
+                   up.detach(),
+                   d,
+                   update.scale,
+                   update.ranges,
+                   tokens,
+                   in,
+                   out};
   const bool keeps_x = saved.x.is_kept();
   context.record(
       kLowRankLinearOp, {input, Tensor{}, offset, a, up}, {&y},
@@ -247,7 +247,7 @@ Tensor low_rank_linear(Context& context, const Tensor& x, const FrozenMatrix& we
        {"weight", weight.values, requires_grad(input)},
        {"down", a},
        {"up", up}},
-      [saved = std::move(saved)](Backward& b) mutable { backward_in_products(b, saved); });
+      [saved = std::move(saved)](Backward& b) mutable { backward_with_terms(b, saved); });
   return y;
 }
 
