@@ -132,7 +132,7 @@ TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
   EXPECT_EQ(run({"import", "--from", "hf", "-o", "again"}).exit_code, 0);
   EXPECT_EQ(run({"info", "again"}).out.find("further"), std::string::npos);
   const auto in_files = [&](std::vector<std::string> words) {
-    words.insert(words.end(), {"--memory-directory", folder_->path().string()});
+    words.insert(words.end(), {"--memory-directory", folder_->path()});
     return run(words).exit_code;
   };
   EXPECT_EQ(in_files({"import", "--from", "hf", "-o", "paged"}), 0);
