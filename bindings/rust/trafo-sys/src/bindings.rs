@@ -4556,7 +4556,7 @@ pub struct trafo_generation_options {
     pub json_schema: trafo_string_view,
     #[doc = " Most probable tokens of each step that trafo_generator_get_alternatives gives (OpenAI's top_logprobs); 0 to 1024. Default\n 0."]
     pub alternatives: i64,
-    #[doc = " Tokens that the draft model (trafo_generator_set_draft) proposes in a step, at most; 0 to 64. 0: it proposes none. Default\n 0."]
+    #[doc = " Tokens that the draft model (trafo_generator_load_draft) proposes in a step, at most; 0 to 64. 0: it proposes none. Default\n 0."]
     pub draft_tokens: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
