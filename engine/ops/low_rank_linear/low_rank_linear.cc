@@ -84,8 +84,8 @@ GemmParams with_term(const Tensor& a, const Tensor& b, const Tensor& term_a, con
 }
 
 // dx (+)= dy W + dD A. The backend takes the term in the same GEMM where that overwrites dx.
-void input_gradient(Context& context, const SavedLayer& saved, const Tensor& dy, const Tensor& dd,
-                    const GradTarget& dx) {
+void gradient_of_x(Context& context, const SavedLayer& saved, const Tensor& dy, const Tensor& dd,
+                   const GradTarget& dx) {
   const Tensor weight = values_of(context, saved.weight, dy.dtype());
   GemmParams p = with_term(dy, weight, dd, saved.a, dx.buffer, false, saved.in, saved.out);
   if (!dx.accumulate && dx.buffer.dtype() == dy.dtype()) return context.backend().gemm(p);
@@ -162,7 +162,7 @@ void backward_with_terms(Backward& b, SavedLayer& saved) {
   if (b.needs(3))
     weight_and_bias_gradient(b, 3, std::nullopt, dd, saved.columns(),
                              {saved.x.get(context), false, saved.in, saved.tokens, saved.in});
-  if (b.needs(0)) input_gradient(context, saved, dy, dd, b.target(0, b.grad_dtype(0)));
+  if (b.needs(0)) gradient_of_x(context, saved, dy, dd, b.target(0, b.grad_dtype(0)));
 }
 
 // Whether one GEMM can have the term of the update. With and without gradients alike, so that a
