@@ -5,7 +5,7 @@
 //! `regression.source` and `regression.target` are never learned and show what a version has forgotten.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +22,8 @@ use crate::versions::Pair;
 
 /// Most pairs of the regression set that are measured.
 const MOST_REGRESSION: usize = 400;
+/// File of a base with the names of two languages.
+const LANGUAGES: &str = "languages";
 
 /// How a model computes.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +46,7 @@ pub struct Base {
     pub frame: Frame,
     pub replay: Vec<Pair>,
     pub regression: Vec<Pair>,
-    /// Of model, vocabulary, both sets, and the chat template if there is one.
+    /// Of model, vocabulary, both sets, and the chat template and the languages if there are any.
     pub hash: String,
 }
 
@@ -54,7 +56,12 @@ impl Base {
         let vocabulary = find_vocabulary(folder)?;
         let sets = ["replay.source", "replay.target", "regression.source", "regression.target"];
         let sets = sets.map(|name| folder.join(name));
-        let frame = Frame::of_file(Tokenizer::load(&vocabulary)?, &model)?;
+        let mut tokenizer = Tokenizer::load(&vocabulary)?;
+        let languages = read_languages(&folder.join(LANGUAGES))?;
+        if let Some([source, target]) = &languages {
+            tokenizer = tokenizer.with_languages(source, target)?;
+        }
+        let frame = Frame::of_file(tokenizer, &model)?;
         let replay = read_pairs(&sets[0], &sets[1])?;
         let mut regression = read_pairs(&sets[2], &sets[3])?;
         regression.truncate(MOST_REGRESSION);
@@ -62,6 +69,9 @@ impl Base {
         let mut hash = hash::of_files(&files)?;
         if let Some(template) = &frame.template {
             hash = hash::hex(hash::of_texts(&[&hash, template]));
+        }
+        if let Some([source, target]) = &languages {
+            hash = hash::hex(hash::of_texts(&[&hash, source, target]));
         }
         Ok(Base { hash, model, frame, replay, regression })
     }
@@ -77,6 +87,22 @@ impl Base {
         model.prepare_inference()?;
         Ok(model)
     }
+}
+
+/// The languages of a multilingual base such as NLLB-200: two names with a space between; none without the file.
+fn read_languages(path: &Path) -> Result<Option<[String; 2]>> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(io(path))?,
+    };
+    let names: Vec<_> = text.split_whitespace().map(String::from).collect();
+    let found = names.len();
+    names.try_into().map(Some).map_err(|_| {
+        Fault::Invalid(format!(
+            "{}: it has {found} names, it must have two, of the source's and the target's language",
+            path.display()
+        ))
+    })
 }
 
 fn read_lines(path: &Path) -> Result<Vec<String>> {
@@ -236,4 +262,23 @@ pub fn train_demo(folder: &Path, device: Device, progress: impl FnMut(i64)) -> R
     let regression = &test[..MOST_REGRESSION.min(test.len())];
     let recipe = Recipe { device, ..Recipe::demo() };
     train(folder, &pairs, regression, &recipe, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_are_two_names_or_none() {
+        let folder = std::env::temp_dir().join(format!("languages-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(LANGUAGES);
+        assert_eq!(read_languages(&path).unwrap(), None);
+        fs::write(&path, "deu_Latn eng_Latn\n").unwrap();
+        assert_eq!(read_languages(&path).unwrap().unwrap(), ["deu_Latn", "eng_Latn"]);
+        fs::write(&path, "deu_Latn").unwrap();
+        let refused = read_languages(&path).unwrap_err().to_string();
+        assert!(refused.contains("it has 1 names"), "{refused}");
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

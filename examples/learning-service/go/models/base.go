@@ -2,11 +2,14 @@
 //
 // A directory of a base has a model and a vocabulary as a run directory or translate-train import leaves them, and
 // two sets of sentence pairs, one sentence a line: replay.source and replay.target are learned again in every
-// round, regression.source and regression.target are never learned and show what a version has forgotten.
+// round, regression.source and regression.target are never learned and show what a version has forgotten. That of a
+// multilingual model has the file languages.
 package models
 
 import (
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +24,9 @@ import (
 
 // mostRegression is the most pairs of the regression set that are measured.
 const mostRegression = 400
+
+// languagesFile of a base has the names of two languages.
+const languagesFile = "languages"
 
 // Engine says how a model computes.
 type Engine struct {
@@ -90,7 +96,22 @@ type Base struct {
 	*Frame
 	model              string
 	Replay, Regression []store.Pair
-	Hash               string // of model, vocabulary, both sets, and the chat template if there is one
+	// Hash is of model, vocabulary, both sets, and the chat template and the languages if there are any.
+	Hash string
+}
+
+// readLanguages reads the languages of a multilingual base such as NLLB-200: two names with a space between; nil
+// without the file.
+func readLanguages(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	names := strings.Fields(string(text))
+	if err == nil && len(names) != 2 {
+		err = fault.New(fault.Invalid, "%s: it has %d names, it must have two, of the source's and the target's language", path, len(names))
+	}
+	return names, err
 }
 
 // OpenBase reads a directory.
@@ -108,7 +129,11 @@ func OpenBase(folder string) (*Base, error) {
 		files = append(files, filepath.Join(folder, name))
 	}
 	b := &Base{model: model}
-	if b.Frame, err = newFrame(vocabulary, model); err != nil {
+	languages, err := readLanguages(filepath.Join(folder, languagesFile))
+	if err != nil {
+		return nil, err
+	}
+	if b.Frame, err = newFrame(vocabulary, model, languages); err != nil {
 		return nil, err
 	}
 	if b.Replay, err = readPairs(files[2], files[3]); err != nil {
@@ -120,6 +145,10 @@ func OpenBase(folder string) (*Base, error) {
 	b.Regression = b.Regression[:min(len(b.Regression), mostRegression)]
 	if b.Hash, err = hash.Files(files...); b.Template != "" {
 		sum := hash.Texts(b.Hash, b.Template)
+		b.Hash = hex.EncodeToString(sum[:])
+	}
+	if languages != nil {
+		sum := hash.Texts(b.Hash, languages[0], languages[1])
 		b.Hash = hex.EncodeToString(sum[:])
 	}
 	return b, err

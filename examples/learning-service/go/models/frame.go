@@ -22,12 +22,15 @@ type Frame struct {
 	positions int
 }
 
-func newFrame(vocabulary, model string) (*Frame, error) {
+func newFrame(vocabulary, model string, languages []string) (*Frame, error) {
 	config, err := trafo.ReadModelConfig(model)
 	if err != nil {
 		return nil, err
 	}
 	tokenizer, err := trafo.LoadTokenizer(vocabulary)
+	if err == nil && languages != nil {
+		tokenizer, err = tokenizer.WithLanguages(languages[0], languages[1])
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package models
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/trafo-engine/trafo/examples/learning-service/go/demo"
@@ -55,6 +56,15 @@ func TestABaseIsTrainedAsAWholeOrNotAtAll(t *testing.T) {
 	}
 	if resumed, err := OpenBase(other); err != nil || resumed.Hash != base.Hash {
 		t.Error("the resumed training has other bytes", err)
+	}
+	// The demo's vocabulary has no language codes, and a pair of languages has two.
+	for content, wanted := range map[string]string{"deu_Latn eng_Latn": "deu_Latn", "deu_Latn\n": "it has 1 names"} {
+		if err := os.WriteFile(filepath.Join(other, languagesFile), []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenBase(other); err == nil || !strings.Contains(err.Error(), wanted) {
+			t.Errorf("%q: %v", content, err)
+		}
 	}
 }
 
