@@ -80,7 +80,10 @@ program() {
   "${inside[@]}" true 2>/dev/null || { echo "package_checks: SKIPPED: no root here to run the program in an empty root"; return 0; }
   said=$("${inside[@]}" chroot "$root" /program /run 40)
   said+=$'\n'$("${inside[@]}" chroot "$root" /program /run 100)
-  [[ $("${inside[@]}" chroot "$root" /program group) == "a group of processes" ]] || fail "the program does not find libtrafo_tcp.so beside it"
+  # A program knows its folder by /proc.
+  mkdir -p "$root/proc"
+  [[ $("${inside[@]}" sh -c 'mount --rbind /proc "$0/proc" && exec chroot "$0" /program group' "$root") == "a group of processes" ]] \
+    || fail "the program does not find libtrafo_tcp.so beside it"
   grep -qx "resumed after 40 updates" <<<"$said" && tail -n 1 <<<"$said" | grep -qx "good evening" || fail "the program says: $said"
 }
 
