@@ -42,7 +42,7 @@ if [[ $kernels -eq 1 ]]; then
   cmake --build build/aarch64-kernels
   for processor in max cortex-a72; do
     echo "== kernel_tests on $processor"
-    qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu "$processor" build/aarch64-kernels/kernel_tests --gtest_brief=1 --gtest_filter='Bf16*:Int8*'
+    qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu "$processor" build/aarch64-kernels/kernel_tests --gtest_brief=1 --gtest_filter='Bf16*:Int8*:Int4*'
   done
   exit 0
 fi
