@@ -18,6 +18,7 @@
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/view/view.h"
+#include "engine/quant/int4_panels.h"
 #include "engine/quant/int8_matrix.h"
 
 namespace trafo {
