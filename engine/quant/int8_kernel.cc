@@ -13,7 +13,7 @@ namespace trafo {
 namespace {
 
 // Products of codes below which a block of work is not cut further: with one row of activations, a
-// block reads so many bytes of int8 codes, about 8 us.
+// block reads as many bytes of int8 codes, about 8 us.
 constexpr int64_t kLeastWork = int64_t{1} << 17;
 // Rows of activations of a block: their codes stay in the L2 cache.
 constexpr int64_t kBlockRows = 96;
