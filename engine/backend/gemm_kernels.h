@@ -22,6 +22,7 @@ enum class GemmKernel {
   epilogue,          // backend/cuda/gemm.cu, ops/feed_forward/activation_gemm_wgmma_cuda.cu
   low_rank,          // backend/cuda/gemm.cu, ops/low_rank_linear/low_rank_gemm_wgmma_cuda.cu
   rank_update,       // backend/cuda/rank_update.cu
+  few_rows,          // backend/cuda/few_rows.cu
   float32_then_sum,  // backend/cuda/gemm.cu
   cublaslt,          // backend/cuda/gemm_plans.cu
   cublaslt_then_bias,
@@ -44,12 +45,18 @@ struct GemmCase {
   bool has_epilogue = false;     // an activation is part of the call
   bool has_term = false;         // a product of low rank is part of the call
   bool bias_in_epilogue = true;  // bias on 16 bytes, and cuBLASLt has such a kernel
+  // One bfloat16 GEMM whose rows, of A and of B, begin and end on 16 bytes.
+  bool rows_on_16_bytes = false;
 };
 
 // Most rows of A for which dot products along the rows of a transposed B beat packing it.
 constexpr int64_t most_dot_rows(int64_t panel_rows) {
   return panel_rows == 14 ? 24 : 8;
 }
+
+// Most rows of A for which the bytes of B are the time of a GEMM, and few_rows is the faster
+// kernel.
+inline constexpr int64_t kMostFewRows = 16;
 
 struct GemmKernelRow {
   GemmKernel kernel;
@@ -117,6 +124,14 @@ inline constexpr GemmKernelRow kGemmKernels[] = {
        return c.c_is_bf16 && c.accumulate && !c.has_bias && !c.trans_a && c.k <= 64;
      },
      "an own kernel that reads and writes C once, for what an adapter adds"},
+
+    {GemmKernel::few_rows, "few_rows", DeviceKind::cuda,
+     "bfloat16, A as stored, B transposed, m <= 16, nothing is added to, rows on 16 bytes",
+     [](const GemmCase& c) {
+       return c.rows_on_16_bytes && !c.accumulate && !c.trans_a && c.trans_b &&
+              c.m <= kMostFewRows;
+     },
+     "an own kernel that reads B once, with a block for 16 of its rows, for decode steps"},
 
     {GemmKernel::float32_then_sum, "float32_then_sum", DeviceKind::cuda,
      "bfloat16 C that is added to, or whose bias cuBLASLt cannot take",

@@ -94,8 +94,7 @@ class BatchDecoder {
     k_ = std::min(options.beam + static_cast<int64_t>(ends_.size()),
                   model.spec().vocabulary - static_cast<int64_t>(banned_.size()));
     if (options.sampling.on) sampler_.emplace(options.sampling, ends_, banned_);
-    if (options.step_graphs && options.beam == 1 && !sampler_ && !options.shortlist &&
-        !processor_.active() && options.prefixes.empty() && pads_rows_)
+    if (options.step_graphs && options.beam == 1 && !options.shortlist && pads_rows_)
       graphs_ = options.step_graphs;
   }
 
@@ -132,15 +131,7 @@ class BatchDecoder {
       const int64_t capacity = state.cache.capacity();
       if (state.cache.longest() == capacity)
         state.cache.grow(context_, std::min(capacity_limit(), 2 * capacity));
-      if (graphs_) {
-        graphs_->adopt(state);
-        StepGraphs::Best best = graphs_->step(state, last_tokens(), k_, banned_);
-        answer.scores.ids = std::move(best.ids);
-        answer.scores.values.assign(best.log_probabilities.begin(), best.log_probabilities.end());
-        continue;
-      }
-      answer = answer_of(model_.decode_step(
-          context_, state, context_.from_values<int32_t>(last_tokens(), {state.rows()})));
+      answer = answer_of(next_logits(state));
     }
   }
 
@@ -152,6 +143,15 @@ class BatchDecoder {
     Scores scores;
     std::vector<double> forced;
   };
+  // Appends the last token of each row.
+  Tensor next_logits(DecodeState& state) const {
+    const std::vector<int32_t> ids = last_tokens();
+    if (!graphs_)
+      return model_.decode_step(context_, state,
+                                context_.from_values<int32_t>(ids, {state.rows()}));
+    graphs_->adopt(state);
+    return graphs_->step(state, ids, std::vector<int32_t>(ids.size(), 1));
+  }
   Answer answer_of(Tensor logits) const {
     if (processor_.active()) logits = process(logits);
     std::vector<double> forced = forced_scores(logits);

@@ -10,6 +10,7 @@
 #include "engine/core/strings/utf8.h"
 #include "engine/decode/draft_model.h"
 #include "engine/decode/generator_state.h"
+#include "engine/decode/step_graphs.h"
 #include "engine/models/model_io.h"
 #include "engine/text/json_schema/json_grammar.h"
 
@@ -59,6 +60,7 @@ Generator::Generator(Context& context, const Model& model, std::optional<Tokeniz
                    kept);
   if (tokenizer_) require_vocabulary_size(model, *tokenizer_);
   tokens_ = tokens_of(model, tokenizer_);
+  if (StepGraphs::usable(context, model)) graphs_ = std::make_unique<StepGraphs>(context, model);
 }
 
 Generator::~Generator() = default;
@@ -353,7 +355,16 @@ std::vector<std::vector<int32_t>> Generator::unread(std::span<const Sequence> se
 
 // Reads the tokens of sequences without drafted ones; returns the logits after them, of each row.
 Tensor Generator::read(std::span<const Sequence> sequences) {
-  return model_.prefill(context_, state_, unread(sequences));
+  const std::vector<std::vector<int32_t>> tokens = unread(sequences);
+  if (!graphs_ || std::ranges::any_of(tokens, [](auto& row) { return row.size() > 1; }))
+    return model_.prefill(context_, state_, tokens);
+  std::vector<int32_t> ids, counts;
+  for (const std::vector<int32_t>& row : tokens) {
+    ids.insert(ids.end(), row.begin(), row.end());
+    counts.push_back(static_cast<int32_t>(row.size()));
+  }
+  graphs_->adopt(state_);
+  return graphs_->step(state_, ids, counts);
 }
 
 // Reads the last token of each sequence and the drafted ones; returns the logits after each.

@@ -50,9 +50,8 @@ struct DecodeOptions {
   // The result of pack_for_decoding, as long as the model's weights have not changed. Null:
   // translate_tokens packs them for the call if that is faster.
   std::shared_ptr<const PackedWeights> weights;
-  // Captured steps of greedy search with this context and model, whose shortlist is empty;
-  // borrowed. Null, or with any other search, repetition rules or prefixes: steps are launched
-  // kernel by kernel.
+  // Captured steps of this context and model; borrowed. Null, or with a beam or a shortlist: steps
+  // are launched kernel by kernel.
   StepGraphs* step_graphs = nullptr;
   // Whether an encoder_decoder decodes in a number of rows out of few, of which some may be unused.
   // No value: on an accelerator.

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
+#include <vector>
 
 #include "engine/ops/op_kernel.h"
-#include "engine/ops/top_k/top_k.h"
 
 namespace trafo {
 namespace {
@@ -35,14 +34,12 @@ void StepGraphs::release_graphs() noexcept {
 
 bool StepGraphs::usable(const Context& context, const Model& model) {
   return context.backend().stream_device() != nullptr && context.graphs() &&
-         context.fused_kernels() && model.spec().has_encoder() &&
-         !model.spec().decoder.attention.relative;
+         context.fused_kernels() && !model.spec().decoder.attention.relative;
 }
 
 Tensor StepGraphs::storage(int64_t slots) {
   const ModelSpec& spec = model_.spec();
   if (!storage_.defined() || storage_.dim(1) < slots) {
-    release_graphs();
     storage_ = {};
     storage_ = context_.empty(
         nn::KvCache::storage_shape(
@@ -54,12 +51,18 @@ Tensor StepGraphs::storage(int64_t slots) {
 }
 
 void StepGraphs::adopt(DecodeState& state) {
-  if (!state.cache.move_to(context_, storage_)) {
+  if (storage_.defined() && !state.cache.move_to(context_, storage_)) {
     storage(state.rows() * state.cache.capacity());
     state.cache.move_to(context_, storage_);
   }
+  const Tensor& keys_values = state.cache.storage();
+  const std::pair<const void*, int64_t> cache{keys_values.raw(), keys_values.dim(1)};
+  if (cache != cache_) {
+    release_graphs();
+    cache_ = cache;
+  }
   Tensor& values = state.encoder.values;
-  if (values.raw() == (source_.defined() ? source_.raw() : nullptr)) return;
+  if (!values.defined() || (source_.defined() && values.raw() == source_.raw())) return;
   if (!source_.defined() || source_.dim(0) < values.dim(0)) {
     release_graphs();
     source_ = {};
@@ -69,29 +72,25 @@ void StepGraphs::adopt(DecodeState& state) {
   values = first_rows(source_, values.dim(0));
 }
 
-StepGraphs::Best StepGraphs::step(DecodeState& state, std::span<const int32_t> ids, int64_t k,
-                                  std::span<const int32_t> banned) {
-  require(static_cast<int64_t>(ids.size()) == state.rows(), ErrorCode::shape_mismatch,
-          kStepGraphsOrigin, ids.size(), " tokens for ", state.rows(), " rows");
-  require(state.indices_validated && state.cache.storage().raw() == storage_.raw(),
+Tensor StepGraphs::step(DecodeState& state, std::span<const int32_t> ids,
+                        std::span<const int32_t> counts) {
+  const auto tokens = std::ssize(ids);
+  require(std::ssize(counts) == state.rows() && std::ranges::count(counts, 1) == tokens &&
+              std::ranges::count(counts, 0) == state.rows() - tokens,
+          ErrorCode::shape_mismatch, kStepGraphsOrigin, tokens, " tokens for ", counts.size(),
+          " counts of ", state.rows(), " rows");
+  require(state.indices_validated && state.cache.storage().raw() == cache_.first,
           ErrorCode::internal, kStepGraphsOrigin, "the state is not one that was adopted");
-  if (k != k_ || !std::equal(banned.begin(), banned.end(), banned_.begin(), banned_.end())) {
+  const Tensor on_device = upload_inputs(state, ids, counts);
+  if (!logits_.defined() || logits_.dim(0) < tokens) {
     release_graphs();
-    steps_.clear();  // their plans belong to another k
-    k_ = k;
-    banned_.assign(banned.begin(), banned.end());
+    logits_ = {};
+    logits_ = context_.empty({tokens, model_.spec().vocabulary}, model_.parameters().dtype());
   }
-  const Tensor on_device = upload_inputs(state, ids);
-  const int64_t count = state.rows() * k;
-  if (!best_.defined() || best_.numel() < 2 * count) {
-    release_graphs();
-    best_ = {};
-    best_ = context_.empty({2 * count}, DType::i32);
-  }
-  PlannedGraph& step = steps_[state.rows()];
-  if (!step.planned) plan(step, state, k, banned);
+  PlannedGraph& step = steps_[tokens];
+  if (!step.planned) plan(step, state, tokens);
   prepare_arena(step.plan.bytes);
-  const auto issue = [&] { run(context_, state, on_device, k, banned); };
+  const auto issue = [&] { run(context_, state, on_device); };
   if (step.runs > 0) {
     step.replay(context_, kStepGraphsOrigin, issue);
     ++replays_;
@@ -99,70 +98,60 @@ StepGraphs::Best StepGraphs::step(DecodeState& state, std::span<const int32_t> i
     step.launch(context_, issue);
   }
   state.cache.end_append();
-
-  const auto size = static_cast<size_t>(count);
-  std::vector<int32_t> words(2 * size);
-  context_.backend().copy_to_host(words.data(), best_.raw(), words.size() * sizeof(int32_t));
-  Best best;
-  best.ids.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(size));
-  best.log_probabilities.resize(size);
-  std::memcpy(best.log_probabilities.data(), words.data() + size, size * sizeof(float));
-  return best;
+  return first_rows(logits_, tokens);
 }
 
 // Uploads what the kernels of a step read. Returns the tokens.
-Tensor StepGraphs::upload_inputs(DecodeState& state, std::span<const int32_t> ids) {
-  const int64_t rows = state.rows(), own = 3 * rows;
-  const int64_t count = own + nn::KvCache::index_count(rows);
+Tensor StepGraphs::upload_inputs(DecodeState& state, std::span<const int32_t> ids,
+                                 std::span<const int32_t> counts) {
+  const auto tokens = std::ssize(ids);
+  std::vector<int32_t> values(ids.begin(), ids.end());
+  values.insert(values.end(), state.source_begin.begin(), state.source_begin.end());
+  values.insert(values.end(), state.source_end.begin(), state.source_end.end());
+  const auto own = std::ssize(values), count = own + nn::KvCache::index_count(tokens);
   if (!indices_.defined() || indices_.numel() < count) {
     release_graphs();
     indices_ = {};
     indices_ = context_.empty({count}, DType::i32);
   }
-  std::vector<int32_t> values(ids.begin(), ids.end());
-  values.insert(values.end(), state.source_begin.begin(), state.source_begin.end());
-  values.insert(values.end(), state.source_end.begin(), state.source_end.end());
   context_.backend().copy_from_host(indices_.raw(), values.data(), values.size() * sizeof(int32_t));
   indices_.mark_written();
   const auto part = [&](int64_t begin, int64_t size) {
     return indices_.as_strided({size}, {1}, indices_.offset() + begin);
   };
-  state.encoder.begin = part(rows, rows);
-  state.encoder.end = part(2 * rows, rows);
-  const std::vector<int32_t> counts(static_cast<size_t>(rows), 1);
+  if (state.encoder.values.defined()) {
+    const auto rows = std::ssize(state.source_begin);
+    state.encoder.begin = part(tokens, rows);
+    state.encoder.end = part(tokens + rows, rows);
+  }
   state.cache.begin_append(context_, counts, part(own, count - own));
-  return part(0, rows);
+  return part(0, tokens);
 }
 
 // The results go to memory that outlives the arena.
-void StepGraphs::run(Context& context, const DecodeState& state, const Tensor& ids, int64_t k,
-                     std::span<const int32_t> banned) const {
-  const ops::TopK best = ops::top_k(context, model_.step_logits(context, state, ids), k, banned);
-  auto* to = static_cast<std::byte*>(best_.raw());
-  context.backend().copy(to, best.ids.raw(), best.ids.bytes());
-  context.backend().copy(to + best.ids.bytes(), best.log_probabilities.raw(),
-                         best.log_probabilities.bytes());
+void StepGraphs::run(Context& context, const DecodeState& state, const Tensor& ids) const {
+  const Tensor logits = model_.step_logits(context, state, ids);
+  context.backend().copy(logits_.raw(), logits.raw(), logits.bytes());
 }
 
 // Plans the arena of a step by a dry run on the meta device.
-void StepGraphs::plan(PlannedGraph& step, const DecodeState& state, int64_t k,
-                      std::span<const int32_t> banned) {
-  const int64_t rows = state.rows();
-  const auto numbers = [&] { return meta_context_.zeros({rows}, DType::i32); };
+void StepGraphs::plan(PlannedGraph& step, const DecodeState& state, int64_t tokens) {
+  const auto numbers = [&] { return meta_context_.zeros({tokens}, DType::i32); };
   DecodeState dry;
-  const Tensor& values = state.encoder.values;
-  dry.cache = nn::KvCache(meta_context_, state.cache.options(), rows, 1);
-  dry.encoder.values = meta_context_.empty(values.shape(), values.dtype());
-  dry.encoder.sequences.longest = state.encoder.sequences.longest;
-  dry.encoder.begin = numbers();
-  dry.encoder.end = numbers();
+  dry.cache = nn::KvCache(meta_context_, state.cache.options(), tokens, 1);
+  if (const Tensor& values = state.encoder.values; values.defined()) {
+    dry.encoder.values = meta_context_.empty(values.shape(), values.dtype());
+    dry.encoder.sequences.longest = state.encoder.sequences.longest;
+    dry.encoder.begin = numbers();
+    dry.encoder.end = numbers();
+  }
   dry.output = state.output;
   dry.indices_validated = true;
-  dry.cache.begin_append(meta_context_, std::vector<int32_t>(static_cast<size_t>(rows), 1));
+  dry.cache.begin_append(meta_context_, std::vector<int32_t>(static_cast<size_t>(tokens), 1));
   const Tensor ids = numbers();
   meta_context_.set_gemm_epilogues(context_.gemm_epilogues());
   meta_backend_->take_trace();  // these are not in the arena
-  run(meta_context_, dry, ids, k, banned);
+  run(meta_context_, dry, ids);
   step.plan = plan_arena(meta_backend_->take_trace());
   step.planned = true;
 }

@@ -1,16 +1,16 @@
-// Greedy decode steps of an encoder_decoder as CUDA graphs. A step has some fifty small kernels:
-// the host takes longer to launch them one by one than the device to run them.
+// Decode steps as CUDA graphs. A step has some fifty small kernels, or a few hundred: the host
+// takes longer to launch them one by one than the device to run them.
 //
-// There is a graph for each number of rows. Graphs hold addresses, so keys, values and the indices
-// of a step are in memory that stays where it is, from one call of translate_tokens to the next.
-// Activations are in the arena of the backend.
+// There is a graph for each number of tokens. Graphs hold addresses: the indices and the logits of
+// a step are in memory that stays where it is, and so may be the keys and values of one batch after
+// the other (storage). Activations are in the arena of the backend.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
-#include <vector>
+#include <utility>
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/models/model.h"
@@ -32,32 +32,28 @@ class StepGraphs {
   // relative position biases have a column for each distance in the row.
   static bool usable(const Context& context, const Model& model);
 
-  // Storage for the cache of a batch.
+  // Memory for the cache of a batch, which later batches use again. Without a call of it, graphs
+  // follow the cache and are captured anew where it has moved.
   Tensor storage(int64_t slots);
-  // Moves what steps read into the memory that stays. Before the first step of a batch, and after
-  // its cache has moved.
+  // Moves what steps read into the memory that stays, if there is any. Before the first step of a
+  // batch, and after its cache may have moved.
   void adopt(DecodeState& state);
 
-  // Results of ops::top_k on the host: [rows, k].
-  struct Best {
-    std::vector<int32_t> ids;
-    std::vector<float> log_probabilities;
-  };
-  // Appends one token to each row and returns the k best next ones. The first step of each number
-  // of rows is run kernel by kernel, the second one is captured. All of them compute the bits of
-  // Model::decode_step. Tokens and positions must be valid: state.indices_validated.
-  Best step(DecodeState& state, std::span<const int32_t> ids, int64_t k,
-            std::span<const int32_t> banned);
+  // Appends one token to each row with counts[r] = 1, none where that is 0, and returns the logits
+  // of the next ones, [ids.size(), vocabulary], in memory that the next step overwrites. The first
+  // step of each number of tokens is run kernel by kernel, the second one is captured. All of them
+  // compute the bits of Model::decode_step. Tokens and positions must be valid:
+  // state.indices_validated.
+  Tensor step(DecodeState& state, std::span<const int32_t> ids, std::span<const int32_t> counts);
 
   // Replayed graphs so far.
   int64_t replays() const { return replays_; }
 
  private:
-  Tensor upload_inputs(DecodeState& state, std::span<const int32_t> ids);
-  void plan(PlannedGraph& step, const DecodeState& state, int64_t k,
-            std::span<const int32_t> banned);
-  void run(Context& context, const DecodeState& state, const Tensor& ids, int64_t k,
-           std::span<const int32_t> banned) const;
+  Tensor upload_inputs(DecodeState& state, std::span<const int32_t> ids,
+                       std::span<const int32_t> counts);
+  void plan(PlannedGraph& step, const DecodeState& state, int64_t tokens);
+  void run(Context& context, const DecodeState& state, const Tensor& ids) const;
   void prepare_arena(size_t bytes);
   void release_graphs() noexcept;
 
@@ -66,14 +62,14 @@ class StepGraphs {
   StreamDevice& stream_;
   std::shared_ptr<MetaBackend> meta_backend_;
   Context meta_context_;
-  Tensor storage_;  // keys and values of the cache
+  Tensor storage_;  // of caches; undefined: they stay where they are
   Tensor source_;   // of the encoder
   Tensor indices_;  // of a step
-  Tensor best_;     // int32: ids [rows, k], then log-probabilities
+  Tensor logits_;   // of a step, [the most tokens, vocabulary]
   void* arena_ = nullptr;
-  int64_t k_ = 0;
-  std::vector<int32_t> banned_;
-  std::map<int64_t, PlannedGraph> steps_;  // by rows
+  // The keys and values that the graphs read: where they are, and their slots.
+  std::pair<const void*, int64_t> cache_{nullptr, 0};
+  std::map<int64_t, PlannedGraph> steps_;  // by tokens
   int64_t replays_ = 0;
 };
 

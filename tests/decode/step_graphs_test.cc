@@ -1,14 +1,16 @@
-// Greedy search with captured decode steps: on a stand-in for a GPU that repeats what it recorded,
-// and on a GPU if there is one.
+// Captured decode steps of search and of generation: on a stand-in for a GPU that repeats what it
+// recorded, and on a GPU if there is one.
 #include "engine/decode/step_graphs.h"
 
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "engine/decode/generator.h"
 #include "engine/ops/kv_cache/kv_cache.h"
 #include "engine/ops/layer_norm/layer_norm.h"
-#include "engine/ops/top_k/top_k.h"
+#include "engine/ops/rotary/rotary.h"
+#include "engine/ops/swiglu/swiglu.h"
 #include "tests/decode/decode_models.h"
 #include "tests/ops/cuda/cuda_test.h"
 #include "tests/support/errors.h"
@@ -69,8 +71,10 @@ class GraphAccelerator final : public StreamAccelerator {
         return record<BiasActDropoutForwardParams>(kernel, params);
       case OpKernel::bias_dropout_residual_forward:
         return record<BiasDropoutResidualForwardParams>(kernel, params);
-      case OpKernel::top_k:
-        return record<TopKParams>(kernel, params);
+      case OpKernel::rotary_forward:
+        return record<RotaryForwardParams>(kernel, params);
+      case OpKernel::swiglu_forward:
+        return record<SwigluForwardParams>(kernel, params);
       default:
         fail(ErrorCode::internal, "test", "a step has the kernel ",
              op_kernel_name(static_cast<OpKernel>(kernel)));
@@ -177,8 +181,8 @@ TEST_P(StepGraphsTest, SeeNewWeightsAndAMovedArena) {
   }
 }
 
-// The best of a step are more where more tokens end a sentence: plans and graphs are made anew.
-TEST_P(StepGraphsTest, FollowTheNumberOfTheBest) {
+// More tokens that end a sentence are more of the best that are taken of a step's logits.
+TEST_P(StepGraphsTest, LeaveTheNumberOfTheBestToTheSearch) {
   const auto model = model_of(decode_config(Architecture::encoder_decoder));
   StepGraphs graphs(*context_, *model);
   const auto sources = sentences(30, 7);
@@ -225,14 +229,79 @@ TEST_P(StepGraphsTest, OtherSearchesPassThemBy) {
   options.beam = 1;
   options.shortlist = [](std::span<const int32_t>) { return std::vector<int32_t>{4, 5, 6}; };
   translate_tokens(*context_, *model, sources, options);
-  options.shortlist = {};
-  options.sampling.on = true;
-  translate_tokens(*context_, *model, sources, options);
   EXPECT_EQ(graphs.replays(), 0);
-  options.sampling.on = false;
-  translate_tokens(*context_, *model, sources, options);
-  translate_tokens(*context_, *model, sources, options);
+  options.shortlist = {};
+  options.step_graphs = nullptr;
+  options.sampling.on = true;
+  options.no_repeat_ngram_size = 2;
+  const Translations expected = translate_tokens(*context_, *model, sources, options);
+  options.step_graphs = &graphs;
+  for (int i = 0; i < 2; ++i)
+    expect_same_bits(translate_tokens(*context_, *model, sources, options), expected);
   EXPECT_GT(graphs.replays(), 0);
+}
+
+using Pieces = std::vector<GenerationPiece>;
+
+void expect_same_pieces(const Pieces& got, const Pieces& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].sequence, expected[i].sequence) << i;
+    EXPECT_EQ(got[i].token, expected[i].token) << i;
+    EXPECT_EQ(got[i].log_probability, expected[i].log_probability) << i;
+    EXPECT_EQ(got[i].cached_tokens, expected[i].cached_tokens) << i;
+  }
+}
+
+// Sequences of many lengths begin and end while others are in flight; ended ones are kept. The
+// cache grows, and is another one for the second round, which finds nothing in flight.
+Pieces generate(Context& context, const Model& model, int64_t kept) {
+  Generator generator(context, model, std::nullopt, nullptr, kept);
+  GenerationOptions options;
+  options.translate.decode.word_scores = true;
+  options.translate.decode.max_length = 100;
+  Pieces pieces;
+  const auto take = [&](int count) {
+    for (; count > 0; --count) {
+      GenerationPiece piece = generator.next();
+      if (piece.sequence < 0) return;
+      pieces.push_back(std::move(piece));
+    }
+  };
+  for (int round = 0; round < 2; ++round) {
+    generator.start_ids({{4, 5, 6, 7, 8, 9, 10}, {11}, {5, 5, 5}}, options);
+    take(25);
+    GenerationOptions drawn = options;
+    drawn.translate.decode.sampling.on = true;
+    drawn.translate.decode.n_best = 2;
+    generator.start_ids({{4, 5, 6, 7, 12}, {9, 9}}, drawn);
+    take(1000);
+  }
+  return pieces;
+}
+
+// The number of graphs that the stand-in has captured; -1 on a GPU.
+int64_t captures(const Context& context) {
+  const auto* accelerator = dynamic_cast<const GraphAccelerator*>(&context.backend());
+  return accelerator ? accelerator->captures : -1;
+}
+
+TEST_P(StepGraphsTest, GenerateTheSameTokens) {
+  for (const bool is_llama : {false, true}) {
+    ModelConfig config = decode_config(Architecture::decoder_lm);
+    if (is_llama) config = llama_of(config, 1);
+    config.max_positions = 150;
+    const auto model = random_model(*context_, config, 11, DType::f32);
+    model->set_tokens(VocabularyTokens{});
+    for (const int64_t kept : {0, 3}) {
+      context_->set_graphs(false);
+      const Pieces expected = generate(*context_, *model, kept);
+      const int64_t before = captures(*context_);
+      context_->set_graphs(true);
+      expect_same_pieces(generate(*context_, *model, kept), expected);
+      if (before >= 0) EXPECT_GT(captures(*context_), before);
+    }
+  }
 }
 
 TEST_P(StepGraphsTest, AreUsableWhereStepsAreCaptured) {
@@ -246,7 +315,7 @@ TEST_P(StepGraphsTest, AreUsableWhereStepsAreCaptured) {
   context_->set_fused_kernels(true);
   const auto stream =
       random_model(*context_, decode_config(Architecture::decoder_lm), 3, DType::f32);
-  EXPECT_FALSE(StepGraphs::usable(*context_, *stream));
+  EXPECT_TRUE(StepGraphs::usable(*context_, *stream));
   EXPECT_FALSE(StepGraphs::usable(*cpu_context(), *model));
 }
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "engine/backend/cuda/device/elementwise.cuh"
+#include "engine/backend/cuda/few_rows.h"
 #include "engine/backend/cuda/gemm_plans.h"
 #include "engine/backend/cuda/rank_update.h"
 #include "engine/backend/gemm_kernels.h"
@@ -121,10 +122,13 @@ int32_t dispatch(DeviceState& device, const GemmParams& params) {
   c.has_bias = p.bias != nullptr;
   c.c_is_bf16 = p.dtype == DType::bf16 && !p.c_is_f32;
   c.bias_in_epilogue = aligned16(p.bias);  // read in pieces of 16 bytes
+  c.rows_on_16_bytes = p.dtype == DType::bf16 && p.batch == 1 && (p.k | p.lda | p.ldb) % 8 == 0 &&
+                       aligned16(p.a) && aligned16(p.b);
   GemmKernel kernel = gemm_kernel(c);
   if (kernel == GemmKernel::bias_only)
     return p.bias || !p.accumulate ? launch_add_bias(device, p, p.accumulate) : kSuccess;
   if (kernel == GemmKernel::rank_update) return rank_update(device, p);
+  if (kernel == GemmKernel::few_rows) return few_rows(device, p);
   if (p.batch > std::numeric_limits<int32_t>::max()) return no_kernel(device, p);
 
   bool found = false;

@@ -105,7 +105,10 @@ template <class T, int V, bool kBackward>
 int32_t launch_rotary(DeviceState& device, RotaryArgs<T> args, const char* name) {
   args.packs_of_half = Divider::by(static_cast<uint32_t>(args.half / V));
   args.packs_of_row = Divider::by(static_cast<uint32_t>(args.heads * (args.half / V)));
-  args.block_rows = std::max(1, kRotaryThreads / args.half);
+  // Few rows have a block each, so that they do not wait for each other.
+  const int64_t rows_for_all = args.rows / (2 * std::max(1, device.multiprocessors));
+  args.block_rows = std::max(1, std::min(kRotaryThreads / args.half,
+                                         static_cast<int>(std::min<int64_t>(rows_for_all, 1024))));
   const int64_t blocks = (args.rows + args.block_rows - 1) / args.block_rows;
   const size_t bytes =
       static_cast<size_t>(args.block_rows) * (args.half * sizeof(float2) + sizeof(float));

@@ -6,14 +6,15 @@ namespace trafo {
 namespace {
 
 // The text of a token depends on the tokens before it: the first one of a text loses its space.
-// So many of them are looked at, so that a long text does not take longer with each token.
-constexpr size_t kMostBefore = 64, kKeptBefore = 32;
+// The last ones are looked at, so that a long text does not take longer with each token.
+constexpr size_t kMostBefore = 24, kKeptBefore = 8;
 
 }  // namespace
 
 TextStream::TextStream(Tokenizer tokenizer, std::span<const int32_t> before)
     : tokenizer_(std::move(tokenizer)), before_(before.begin(), before.end()) {
-  take(0);
+  shorten();
+  before_text_ = tokenizer_.decode(before_);
 }
 
 std::string TextStream::push(int32_t id) {
@@ -25,18 +26,30 @@ std::string TextStream::finish() {
   return take(pending_.size());
 }
 
+// Tokenizer::continuation() whose first text is known.
 std::string TextStream::take(size_t count) {
-  const auto end = pending_.begin() + static_cast<std::ptrdiff_t>(count);
-  std::string text;
-  if (count > 0) text = tokenizer_.continuation(before_, std::span(pending_).first(count));
-  before_.insert(before_.end(), pending_.begin(), end);
-  pending_.erase(pending_.begin(), end);
-  if (before_.size() <= kMostBefore || tokenizer_.open_tail(before_) > 0) return text;
-  // The last tokens stand for all, if they are not a mere beginning of a text.
-  const auto last = std::span<const int32_t>(before_).last(kKeptBefore);
-  if (tokenizer_.decode(last).find_first_not_of(" \t\r\n") != std::string::npos)
-    before_.erase(before_.begin(), before_.end() - kKeptBefore);
+  if (count == 0) return {};
+  const std::vector<int32_t> taken(pending_.begin(),
+                                   pending_.begin() + static_cast<std::ptrdiff_t>(count));
+  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(count));
+  before_.insert(before_.end(), taken.begin(), taken.end());
+  std::string all = tokenizer_.decode(before_);
+  std::string text =
+      all.starts_with(before_text_) ? all.substr(before_text_.size()) : tokenizer_.decode(taken);
+  before_text_ = std::move(all);
+  shorten();
   return text;
+}
+
+// Forgets all but the last tokens where these stand for all: they are not a mere beginning of a
+// text.
+void TextStream::shorten() {
+  if (before_.size() <= kMostBefore || tokenizer_.open_tail(before_) > 0) return;
+  const std::span<const int32_t> last = std::span<const int32_t>(before_).last(kKeptBefore);
+  std::string text = tokenizer_.decode(last);
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return;
+  before_.erase(before_.begin(), before_.end() - kKeptBefore);
+  before_text_ = std::move(text);
 }
 
 }  // namespace trafo

@@ -23,9 +23,11 @@ class TextStream {
 
  private:
   std::string take(size_t count);
+  void shorten();
 
   Tokenizer tokenizer_;
   std::vector<int32_t> before_;   // the last tokens whose text was returned
+  std::string before_text_;       // as a text of its own
   std::vector<int32_t> pending_;  // tokens after them
 };
 
