@@ -168,9 +168,9 @@ __global__ void __launch_bounds__(kGroupThreads, kDims == 64 ? 2 : 1)
     uint32_t weights[4] = {};
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const __nv_bfloat162 two =
-          __floats2bfloat162_rn(expf(scores[j][0] - high), expf(scores[j][1] - high));
-      sum += __low2float(two) + __high2float(two);  // the weights as the values get them
+      const float first = expf(scores[j][0] - high), second = expf(scores[j][1] - high);
+      sum += first + second;
+      const __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
       weights[2 * j] = *reinterpret_cast<const uint32_t*>(&two);
     }
 #pragma unroll
