@@ -325,6 +325,24 @@ TEST_F(GgufTest, TheFormOfT5) {
   gguf_refused(config, ExportWeights::float32, "activation gelu, it has relu", tokenizer());
 }
 
+TEST_F(GgufTest, UnigramsThatLlamaCppReadsOtherwise) {
+  const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
+  TokenizerTrainOptions options;
+  options.vocab_size = 300;
+  options.hard_vocab_limit = false;
+  options.byte_fallback = true;
+  const Tokenizer bytes = Tokenizer::train(std::span<const std::string>(lines), options);
+  ModelConfig config = t5_of(config_of(Architecture::encoder_decoder, true));
+  config.relative_distance = 128;
+  config.vocabulary = bytes.vocab_size();
+  gguf_refused(config, ExportWeights::float32, "a unigram vocabulary with byte tokens", bytes);
+  interop::SpmModel model = interop::parse_spm(tokenizer().serialized());
+  model.subwords.back().type = SubwordType::unused;
+  const Tokenizer unused = Tokenizer::from_bytes(interop::serialize_spm(model, model.subwords));
+  config.vocabulary = unused.vocab_size();
+  gguf_refused(config, ExportWeights::float32, "with the unused subword", unused);
+}
+
 TEST_F(GgufTest, TypesOfTensors) {
   const auto model = model_of(gguf_config(1, true));
   gguf(*model, ExportWeights::q4_0, "q4");
