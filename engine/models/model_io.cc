@@ -742,7 +742,8 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
           misfit.empty() || differences.empty() ? "" : "; ", differences);
   if (cpu_thread_pool(context.backend()) != nullptr && !parameters.has_master() &&
       model.config().base_precision == BasePrecision::none) {
-    // The model takes the memory of its weights once, so a file that does not fit is found before.
+    // The model takes the memory of its weights once, so a file that does not fit or is damaged is
+    // found before. Only one that cannot be read again leaves a part of the weights as they were.
     const std::string no_prefix;
     check_tensors(reader, parameters, {&no_prefix, 1});
     reader.verify();
