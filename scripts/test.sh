@@ -91,7 +91,7 @@ start() {
 trap 'kill "${jobs[@]}" 2>/dev/null || true; rm -rf "$logs"' EXIT
 if command -v python3 >/dev/null; then
   start export_parity beam_parity weights_parity compressed_parity marian_parity multilingual_parity opinfo \
-    "t5_parity --short" "encoder_parity --short"
+    "t5_parity --short" gguf_t5_parity "encoder_parity --short"
   start onnx_parity chat_parity
   start eval_parity
 else

@@ -356,6 +356,9 @@ double export_model(Context& context, const Model& model, const std::optional<To
   // The models that are made for it, whose memory lies in the directory, are gone after this.
   const double difference = [&] {
     HostModel host = interop::host_model_of(context, model, unfinished.path());
+    // Of GPT-2's form, which has no output bias in llama.cpp.
+    if (format == ExportFormat::gguf && host.spec().output.bias)
+      host = interop::fold_output_bias(host, unfinished.path());
     host.is_bfloat16 = keeps_type && interop::has_bfloat16_values(host);
     return write_and_check(*found, {host, vocabulary, weights, unfinished.path()});
   }();

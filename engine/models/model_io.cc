@@ -529,6 +529,26 @@ std::vector<TensorEntry> entries_in_place(const ParameterStore& parameters, cons
   return entries;
 }
 
+// Adds a copy of the trainable parameters, and the frozen ones where they are: training does not
+// change them, and the file keeps their memory.
+void copy_trainable(Context& context, const ParameterStore& parameters, const Tensor& weights,
+                    const HostAllocator& allocate, TensorFile& file) {
+  HostBuffer& copy = file.storage.emplace_back(allocate(weights.bytes()));
+  context.to_host(weights.detach(), copy.data(), copy.size());
+  const std::span<const std::byte> bytes = copy.bytes();
+  file.entries = entries_in_place(parameters, weights);
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (parameters.trainable(id)) {
+      file.entries[i].data = part_of(bytes, parameters, id);
+      continue;
+    }
+    const Tensor value = parameters.value(id).detach();
+    file.storage.emplace_back(static_cast<std::byte*>(value.raw()), value.bytes(),
+                              [value](std::byte*) {});
+  }
+}
+
 // The file without its float tensors.
 TensorFile described_model(const Model& model, const SafetensorsMetadata& metadata) {
   TensorFile file;
@@ -557,12 +577,17 @@ void write_model(ByteSink& sink, Context& context, const Model& model, const Ten
 TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
                       const SafetensorsMetadata& metadata, const HostAllocator& allocate) {
   TensorFile file = described_model(model, metadata);
-  file.entries = workspace_entries(context, model.parameters(), weights, "",
-                                   file.storage.emplace_back(), allocate);
-  if (model.parameters().has_int8())
-    add_int8_entries(context, model.parameters(), file.codes, file.entries, file.metadata);
-  if (model.parameters().base_precision() != BasePrecision::none) {
-    add_base_entries(context, model.parameters(), file.codes, file.entries);
+  const ParameterStore& parameters = model.parameters();
+  if (is_readable(context, parameters, weights)) {
+    copy_trainable(context, parameters, weights, allocate, file);
+    return file;
+  }
+  file.entries =
+      workspace_entries(context, parameters, weights, "", file.storage.emplace_back(), allocate);
+  if (parameters.has_int8())
+    add_int8_entries(context, parameters, file.codes, file.entries, file.metadata);
+  if (parameters.base_precision() != BasePrecision::none) {
+    add_base_entries(context, parameters, file.codes, file.entries);
     file.metadata[kQuantizationKey] = kBaseQuantization;
   }
   return file;
@@ -715,7 +740,17 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
   require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kModelIoOrigin,
           reader.label(), " is not for this model: ", misfit,
           misfit.empty() || differences.empty() ? "" : "; ", differences);
-  read_weights(context, reader, model.parameters());
+  if (cpu_thread_pool(context.backend()) != nullptr && !parameters.has_master() &&
+      model.config().base_precision == BasePrecision::none) {
+    // The model takes the memory of its weights once, so a file that does not fit or is damaged is
+    // found before. Only one that cannot be read again leaves a part of the weights as they were.
+    const std::string no_prefix;
+    check_tensors(reader, parameters, {&no_prefix, 1});
+    reader.verify();
+    read_new_weights(context, reader, model.parameters());
+  } else {
+    read_weights(context, reader, model.parameters());
+  }
   read_labels(reader, model);
   std::optional<VocabularyTokens> own = model.tokens();
   read_tokens(reader, model);

@@ -241,7 +241,10 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
   const bool rounded = dtype == DType::bf16 || quantize_bits_ != 0;
   master_ = rounded ? context.zeros({trainable}, stat_dtype(dtype)) : flat_;
   flat_grad_ = context.empty({trainable}, master_.dtype());
-  frozen_ = frozen > 0 ? zero_workspace(context, frozen, dtype) : Tensor{};
+  if (frozen == 0)
+    frozen_ = {};
+  else if (!frozen_.defined())  // otherwise lay_out() keeps it
+    frozen_ = zero_workspace(context, frozen, dtype);
   for (Entry& entry : entries_) {
     entry.group.dtype = dtype;
     if (!has_place(entry)) continue;
@@ -304,6 +307,15 @@ std::deque<ParameterStore::Entry> ParameterStore::without_tensors() const {
 void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_t quantize_bits) {
   require_unused();
   ParameterStore next = *this;
+  // Where all parameters become frozen, as under an adapter, their workspace is that of the frozen
+  // ones as it is: the model is never in memory twice.
+  const auto is_frozen = [](const Entry& entry) { return !entry.group.trainable; };
+  const bool keeps_workspace =
+      !frozen_.defined() && !has_master() && entries.size() >= entries_.size() &&
+      std::none_of(entries_.begin(), entries_.end(), is_frozen) &&
+      std::all_of(entries.begin(), entries.begin() + std::ssize(entries_), is_frozen);
+  next.flat_ = next.frozen_ = {};
+  if (keeps_workspace) next.frozen_ = flat_;
   next.quantize_bits_ = quantize_bits;
   next.entries_ = std::move(entries);
   next.make_workspaces(context, dtype());
@@ -311,6 +323,7 @@ void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_
   for (size_t i = 0; i < kept; ++i) {
     if (has_codes(entries_[i])) continue;
     const Tensor from = exact_value(entries_[i]), to = next.exact_value(next.entries_[i]);
+    if (from.raw() == to.raw()) continue;
     if (from.dtype() == to.dtype())
       context.backend().copy(to.raw(), from.raw(), to.bytes());
     else

@@ -206,7 +206,7 @@ TEST_F(InteropCli, WhatCannotBeIsSaid) {
                  2);
   expect_refused({"export", "-m", "pre", "--to", "hf-gpt2", "-o", "x"}, "encoder-decoder", 2);
   expect_refused({"export", "-m", "pre", "--to", "paper", "-o", "x"}, "there are hf-marian", 2);
-  expect_refused({"export", "-m", "pre", "--to", "gguf", "-o", "x"}, "encoder-decoder", 2);
+  expect_refused({"export", "-m", "pre", "--to", "gguf", "-o", "x"}, "layer norm", 2);
   expect_refused(words_of("export -m pre --to ctranslate2 --weights int3 -o x"),
                  "--weights int3: there is no such choice; there are float32 (f32)", 2);
   expect_refused(words_of("export -m pre --to ctranslate2 --weights q8_0 -o x"),

@@ -4,6 +4,7 @@
 #include "engine/formats/gguf/gguf_file.h"
 #include "engine/formats/stored_weights.h"
 #include "engine/formats/tensor_map.h"
+#include "engine/formats/tokenizers/spm_subwords.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo {
@@ -235,6 +236,113 @@ TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
             other.attention_scale);
 }
 
+TEST_F(GgufTest, TheFormOfGpt2) {
+  ModelConfig config = config_of(Architecture::decoder_lm, true);
+  config.vocabulary = bpe_tokenizer().vocab_size();
+  config.width = config.ffn_width = 32;
+  config.activation = Activation::gelu;
+  config.norm_epsilon = 0.01;
+  config.output_bias = false;
+  const auto model = model_of(config);
+  EXPECT_EQ(gguf(*model, ExportWeights::float32, "gpt2"), 0);
+  GgufReader in = reader("gpt2");
+  EXPECT_EQ(in.pairs().front().second, interop::GgufValue(std::string("gpt2")));
+  EXPECT_EQ(in.tensors()[1],
+            (GgufTensor{"position_embd.weight", {config.max_positions, 32}, GgufType::f32}));
+  // The rows of our matrix [out, in], which GPT-2 itself has as columns.
+  const GgufTensor& up = in.tensors()[10];
+  EXPECT_EQ(up, (GgufTensor{"blk.0.ffn_up.weight", {32, 32}, GgufType::f32}));
+  const std::vector<std::byte> bytes = in.data(10);
+  const Tensor& ours =
+      model->parameters().value(model->parameters().find("decoder.0.ffn.up.weight"));
+  EXPECT_EQ(std::memcmp(bytes.data(), ours.data<float>(), bytes.size()), 0);
+  EXPECT_GT(gguf(*model, ExportWeights::q8_0, "eight"), 0);
+  EXPECT_EQ(reader("eight").tensors()[1].type, GgufType::f32);
+
+  config.output_bias = true;  // which moves into an output matrix
+  const auto biased = model_of(config);
+  EXPECT_LE(gguf(*biased, ExportWeights::float32, "biased"), 1e-5);
+  EXPECT_EQ(reader("biased").tensors().back().name, "output.weight");
+  EXPECT_GT(gguf(*biased, ExportWeights::float16, "half"), 0);
+}
+
+TEST_F(GgufTest, TheFormOfT5) {
+  ModelConfig usual = config_of(Architecture::encoder_decoder, true);
+  usual.width = 32;
+  usual.ffn_width = 64;
+  usual.vocabulary = tokenizer().vocab_size();
+  ModelConfig config = t5_of(usual);
+  config.attention_dropout = config.ffn_dropout = config.dropout;
+  config.relative_distance = 128;
+  const auto model = model_of(config);
+  // 1 / sqrt(32) is rounded.
+  EXPECT_LE(gguf(*model, ExportWeights::float32, "t5", tokenizer()), 1e-6);
+  GgufReader in = reader("t5");
+  const GgufTensor& output = in.tensors().back();
+  EXPECT_EQ(output, (GgufTensor{"output.weight", {config.vocabulary, 32}, GgufType::f32}));
+  const Tensor& embedding = model->parameters().value(model->parameters().find("embedding.weight"));
+  const std::vector<std::byte> bytes = in.data(in.tensors().size() - 1);
+  std::vector<float> scaled(bytes.size() / sizeof(float));
+  std::memcpy(scaled.data(), bytes.data(), bytes.size());
+  for (size_t i = 0; i < scaled.size(); ++i)
+    ASSERT_FLOAT_EQ(scaled[i], embedding.data<float>()[i] / std::sqrt(32.0f));
+  const auto value = [&](std::string_view key) {
+    for (const auto& [name, found] : in.pairs())
+      if (name == key) return found;
+    return interop::GgufValue();
+  };
+  EXPECT_EQ(value("t5.decoder_block_count"),
+            interop::GgufValue(static_cast<uint32_t>(config.decoder_layers)));
+  EXPECT_EQ(value("t5.decoder_start_token_id"),
+            interop::GgufValue(static_cast<uint32_t>(tokenizer().special_tokens().start())));
+  EXPECT_EQ(value("tokenizer.ggml.model"), interop::GgufValue(std::string("t5")));
+  EXPECT_EQ(value("tokenizer.ggml.add_eos_token"), interop::GgufValue(true));
+  const auto map = std::get<std::vector<uint8_t>>(value("tokenizer.ggml.precompiled_charsmap"));
+  EXPECT_EQ(std::string(map.begin(), map.end()),
+            interop::parse_spm(tokenizer().serialized()).character_map);
+  for (const ExportWeights weights : {ExportWeights::float16, ExportWeights::q4_0}) {
+    EXPECT_GT(gguf(*model, weights, enum_name(weights), tokenizer()), 0);
+    const GgufReader rounded = reader(enum_name(weights));
+    for (const GgufTensor& tensor : rounded.tensors()) {
+      if (tensor.name.ends_with("attn_rel_b.weight")) {
+        EXPECT_EQ(tensor.type, GgufType::f32);
+      } else if (tensor.name == "output.weight" && weights == ExportWeights::q4_0) {
+        EXPECT_EQ(tensor.type, GgufType::q8_0);
+      }
+    }
+  }
+  ModelConfig gated = gated_t5_of(usual);
+  gated.attention_dropout = gated.ffn_dropout = gated.dropout;
+  gated.relative_distance = 128;
+  EXPECT_EQ(gguf(*model_of(gated), ExportWeights::float32, "gated", tokenizer()), 0);
+  fs::remove_all(path("t5"));
+  for (const char* name : {"gated", "float16", "q4_0"}) fs::remove_all(path(name));
+  config.relative_distance = 20;
+  gguf_refused(config, ExportWeights::float32, "relative_distance 20, llama.cpp has 128",
+               tokenizer());
+  config.relative_distance = 128;
+  config.activation = Activation::gelu;  // without a gate llama.cpp takes relu
+  gguf_refused(config, ExportWeights::float32, "activation gelu, it has relu", tokenizer());
+}
+
+TEST_F(GgufTest, UnigramsThatLlamaCppReadsOtherwise) {
+  const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze sucht ein Licht"};
+  TokenizerTrainOptions options;
+  options.vocab_size = 300;
+  options.hard_vocab_limit = false;
+  options.byte_fallback = true;
+  const Tokenizer bytes = Tokenizer::train(std::span<const std::string>(lines), options);
+  ModelConfig config = t5_of(config_of(Architecture::encoder_decoder, true));
+  config.relative_distance = 128;
+  config.vocabulary = bytes.vocab_size();
+  gguf_refused(config, ExportWeights::float32, "a unigram vocabulary with byte tokens", bytes);
+  interop::SpmModel model = interop::parse_spm(tokenizer().serialized());
+  model.subwords.back().type = SubwordType::unused;
+  const Tokenizer unused = Tokenizer::from_bytes(interop::serialize_spm(model, model.subwords));
+  config.vocabulary = unused.vocab_size();
+  gguf_refused(config, ExportWeights::float32, "with the unused subword", unused);
+}
+
 TEST_F(GgufTest, TypesOfTensors) {
   const auto model = model_of(gguf_config(1, true));
   gguf(*model, ExportWeights::q4_0, "q4");
@@ -327,14 +435,15 @@ TEST_F(GgufTest, WhatTheFormatCannotHoldIsNamed) {
   gguf_refused(narrow, q4_0, "--transformer-dim-ffn 80 with --weights q4_0");
   ModelConfig plain = config_of(Architecture::decoder_lm, true);
   plain.vocabulary = bpe_tokenizer().vocab_size();
-  gguf_refused(
-      plain, float16,
-      "GGUF cannot express layer norm (--task llama trains RMS norm); use hf-gpt2 or ctranslate2");
+  gguf_refused(plain, float16,
+               "GGUF cannot express activation relu, it has gelu; use hf-gpt2 or ctranslate2");
   ModelConfig encoder = config_of(Architecture::encoder_decoder, true);
   encoder.vocabulary = bpe_tokenizer().vocab_size();
-  gguf_refused(encoder, float16, "encoder-decoder; use hf-pegasus or ctranslate2");
+  gguf_refused(encoder, float16,
+               "layer norm (--task llama trains RMS norm); use hf-pegasus or ctr");
   encoder.pre_norm = false;
-  gguf_refused(encoder, float16, "encoder-decoder; use hf-marian or ctranslate2");
+  gguf_refused(encoder, float16,
+               "layer norm (--task llama trains RMS norm); use hf-marian or ctra");
   gguf_refused(gguf_config(0, true), int8,
                "gguf cannot express weights of the type int8 (--weights), it has float16, float32, "
                "q8_0, q4_0");

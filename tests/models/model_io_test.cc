@@ -127,6 +127,10 @@ TEST_F(ModelFileTest, LoadingIntoAModelIsAllOrNothing) {
       [&] { load_weights(*context_, SafetensorsReader::open(directory / "damaged"), *other); });
   EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
   EXPECT_EQ(weight_bytes(*context_, *other), before);
+  const Error other_error = error_of(
+      [&] { load_pretrained(*context_, SafetensorsReader::open(directory / "damaged"), *other); });
+  EXPECT_EQ(other_error.code(), ErrorCode::corrupt_file);
+  EXPECT_EQ(weight_bytes(*context_, *other), before);
 
   ModelConfig config = tiny_config();
   config.heads = 4;

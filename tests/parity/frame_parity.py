@@ -42,7 +42,7 @@ def directory(folder, file, family="Llama", **settings):
     shutil.copytree(file.parent, folder)
     tokenizer = tokenizer_of(folder)
     torch.manual_seed(3)
-    model = getattr(transformers, family + "ForCausalLM")(getattr(transformers, family + "Config")(
+    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, family + "Config")(
         vocab_size=max(tokenizer.get_vocab().values()) + 1, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
         num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.3, bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id, **settings))

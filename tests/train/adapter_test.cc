@@ -290,6 +290,39 @@ TEST(Adapter, AModelFileHasTheAdapter) {
   }
 }
 
+// The weights of the base stay where they are, and a checkpoint has them from there: the model is
+// in memory once.
+TEST(Adapter, TheBaseIsNeverCopied) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, form_of(kForms[0]), 5);
+  const ParameterStore& parameters = model->parameters();
+  const auto places = [&] {
+    std::vector<const void*> found;
+    for (size_t i = 0; i < parameters.count(); ++i)
+      if (const auto id = static_cast<ParamId>(i); !parameters.trainable(id))
+        found.push_back(parameters.value(id).raw());
+    return found;
+  };
+  std::vector<const void*> before;
+  for (size_t i = 0; i < parameters.count(); ++i)
+    before.push_back(parameters.value(static_cast<ParamId>(i)).raw());
+  const auto values = values_of(*context, *model);
+  add_random_adapter(*context, *model, {3, 7, {"output"}});
+  EXPECT_EQ(places(), before);
+  {
+    const TensorFile file = copy_model(*context, *model, parameters.master());
+    for (const TensorEntry& entry : file.entries) {
+      const ParamId id = parameters.find(entry.name);
+      EXPECT_EQ(entry.data.data() == parameters.value(id).raw(), !parameters.trainable(id))
+          << entry.name;
+    }
+    expect_error(ErrorCode::invalid_argument, "the parameters are in use",
+                 [&] { remove_adapter(*context, *model); });
+  }
+  remove_adapter(*context, *model);
+  EXPECT_EQ(values_of(*context, *model), values);
+}
+
 TEST(Adapter, AnInt8BaseComputesWithOne) {
   for (const char* form : kForms) {
     SCOPED_TRACE(form);

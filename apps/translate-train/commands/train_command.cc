@@ -608,10 +608,12 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   const bool continuing = files.continuing;
   const std::optional<Pretrained>& pretrained = files.pretrained;
   // First, because it says at once if there is no such device.
-  const auto ranks = [&] {
+  std::optional<Ranks> opened;
+  {
     const Reporter::Phase phase(reporter, "opening the device");
-    return Ranks(given, job);
-  }();
+    opened.emplace(given, job);
+  }
+  const Ranks& ranks = *opened;
   const Precision precision =
       training_precision_on(ranks.context(ranks.first()),
                             given.has(Setting::precision) ? given.program.precision : "auto");
@@ -706,7 +708,8 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
     const int code = run_other_rank(trainer.get(), profile, is_first);
     if (is_first) result = code;
   });
-  // Models and trainers are gone: their memory is free for the model that is read.
+  // Contexts keep the memory of models that are gone, which the model that is read here needs.
+  opened.reset();
   if (start.adapter && job.rank == 0) reporter.info(write_run_adapter(run));
   return result;
 }

@@ -12,12 +12,21 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kVersion = 3;
 constexpr uint64_t kAlignment = 32;
 struct ValueType {
-  enum Id : uint32_t { kUint32 = 4, kInt32 = 5, kFloat32 = 6, kBool = 7, kString = 8, kArray = 9 };
+  enum Id : uint32_t {
+    kUint8 = 0,
+    kUint32 = 4,
+    kInt32 = 5,
+    kFloat32 = 6,
+    kBool = 7,
+    kString = 8,
+    kArray = 9
+  };
 };
 
 template <class T>
 constexpr ValueType::Id type_of() {
   if constexpr (std::same_as<T, bool>) return ValueType::kBool;
+  if constexpr (std::same_as<T, uint8_t>) return ValueType::kUint8;
   if constexpr (std::same_as<T, uint32_t>) return ValueType::kUint32;
   if constexpr (std::same_as<T, int32_t>) return ValueType::kInt32;
   if constexpr (std::same_as<T, float>) return ValueType::kFloat32;
@@ -46,6 +55,7 @@ class GgufWriter : public BinaryWriter {
     text(value);
   }
   void put(bool value) { number(static_cast<uint8_t>(value)); }
+  void put(uint8_t value) { number(value); }
   void put(uint32_t value) { number(value); }
   void put(int32_t value) { number(value); }
   void put(float value) { number(value); }
@@ -194,6 +204,8 @@ GgufValue GgufReader::value(uint32_t type) {
   const auto element = in_.number<uint32_t>();
   const auto count = in_.number<uint64_t>();
   switch (element) {
+    case ValueType::kUint8:
+      return list(std::vector<uint8_t>(), count, [&] { return in_.number<uint8_t>(); });
     case ValueType::kInt32:
       return list(std::vector<int32_t>(), count, [&] { return in_.number<int32_t>(); });
     case ValueType::kFloat32:

@@ -20,8 +20,8 @@
 
 namespace trafo::interop {
 
-using GgufValue = std::variant<bool, uint32_t, float, std::string, std::vector<int32_t>,
-                               std::vector<float>, std::vector<std::string>>;
+using GgufValue = std::variant<bool, uint32_t, float, std::string, std::vector<uint8_t>,
+                               std::vector<int32_t>, std::vector<float>, std::vector<std::string>>;
 using GgufPairs = std::vector<std::pair<std::string, GgufValue>>;
 
 enum class GgufType : uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q8_0 = 8 };

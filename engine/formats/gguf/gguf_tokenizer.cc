@@ -188,9 +188,23 @@ void check_subwords(const Tokenizer& tokenizer, const SpmModel& spm) {
     cannot_express(kFormat, concat("a vocabulary that keeps spaces as they are", kHint));
 }
 
+// llama.cpp reads unigrams in the vocabularies of encoder-decoders alone ("t5"). It has no bytes
+// there, writes a space in front of every text, and finds unused subwords.
+void check_unigrams(const SpmModel& spm) {
+  constexpr const char* kWhose = "a unigram vocabulary ";
+  for (const ScoredSubword& subword : spm.subwords) {
+    if (subword.type == SubwordType::byte)
+      cannot_express(kFormat, concat(kWhose, "with byte tokens"));
+    if (subword.type == SubwordType::unused)
+      cannot_express(kFormat, concat(kWhose, "with the unused subword ", quote(subword.text)));
+  }
+  if (!spm.add_dummy_prefix || !spm.remove_extra_whitespaces || !spm.escape_whitespaces)
+    cannot_express(kFormat, concat(kWhose, "that keeps spaces as they are, or adds none"));
+}
+
 GgufPairs sentencepiece_pairs(const SpmModel& spm) {
   GgufPairs pairs;
-  add(pairs, "model", "llama");
+  add(pairs, "model", spm.is_unigram ? "t5" : "llama");
   add(pairs, "pre", "default");
   std::vector<std::string> subwords;
   std::vector<float> scores;
@@ -203,16 +217,24 @@ GgufPairs sentencepiece_pairs(const SpmModel& spm) {
   add(pairs, "tokens", std::move(subwords));
   add(pairs, "scores", std::move(scores));
   add(pairs, "token_type", std::move(types));
+  if (spm.is_unigram && !spm.character_map.empty())
+    add(pairs, "precompiled_charsmap",
+        std::vector<uint8_t>(spm.character_map.begin(), spm.character_map.end()));
   return pairs;
 }
 
 }  // namespace
 
-GgufPairs tokenizer_pairs(const Tokenizer& tokenizer, const VocabularyTokens& tokens) {
+GgufPairs tokenizer_pairs(const Tokenizer& tokenizer, const VocabularyTokens& tokens,
+                          bool has_encoder) {
   std::optional<SpmModel> spm;
-  if (tokenizer.as_sentencepiece() != nullptr) {
+  if (const auto* model = tokenizer.as_sentencepiece(); model != nullptr) {
     spm = parse_spm(tokenizer.serialized());
-    check_subwords(tokenizer, *spm);
+    spm->is_unigram = model->model_kind() == SpmKind::unigram;
+    if (has_encoder && spm->is_unigram)
+      check_unigrams(*spm);
+    else
+      check_subwords(tokenizer, *spm);
   }
   GgufPairs pairs = spm ? sentencepiece_pairs(*spm) : byte_bpe_pairs(tokenizer);
   const SpecialTokens& special = tokens.special;
@@ -221,9 +243,11 @@ GgufPairs tokenizer_pairs(const Tokenizer& tokenizer, const VocabularyTokens& to
   add(pairs, "bos_token_id", id_of(special.bos));
   add(pairs, "eos_token_id", number(special.eos));
   if (special.unk >= 0) add(pairs, "unknown_token_id", number(special.unk));
-  add(pairs, "padding_token_id", id_of(special.pad));
+  // The decoder of a T5 starts with <pad>.
+  add(pairs, "padding_token_id",
+      has_encoder && special.pad < 0 ? number(special.start()) : id_of(special.pad));
   add(pairs, "add_bos_token", tokens.frame.begin);
-  add(pairs, "add_eos_token", false);  // llama-cli refuses true
+  add(pairs, "add_eos_token", has_encoder);  // of a decoder-lm, llama-cli refuses true
   add(pairs, "add_space_prefix", spm && spm->add_dummy_prefix);
   if (spm) add(pairs, "remove_extra_whitespaces", spm->remove_extra_whitespaces);
   return pairs;
