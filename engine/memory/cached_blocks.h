@@ -1,8 +1,10 @@
 // The free list of a caching allocator: freed blocks by rounded size.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -23,30 +25,55 @@ class CachedBlocks {
   // A cached block of exactly this rounded size, or null.
   void* take(size_t size) {
     const auto found = free_.find(size);
-    if (found == free_.end() || found->second.empty()) return nullptr;
-    void* block = found->second.back();
-    found->second.pop_back();
+    if (found == free_.end() || found->second.blocks.empty()) return nullptr;
+    Blocks& of_size = found->second;
+    void* block = of_size.blocks.back();
+    of_size.blocks.pop_back();
+    of_size.used = ++uses_;
+    bytes_ -= size;
     return block;
   }
   // Caches a block. False if there is no memory for the list entry.
   bool keep(size_t size, void* block) noexcept {
     try {
-      free_[size].push_back(block);
+      Blocks& of_size = free_[size];
+      of_size.blocks.push_back(block);
+      of_size.used = ++uses_;
+      bytes_ += size;
       return true;
     } catch (...) {
       return false;
     }
   }
+  // Releases blocks until at most `most` bytes are cached: first blocks of the size that was not
+  // used for the longest time.
   template <class Release>  // release(block, size)
-  void drain(Release release) noexcept {
-    for (auto& [size, blocks] : free_) {
-      for (void* block : blocks) release(block, size);
-      blocks.clear();
+  void shrink(size_t most, Release release) noexcept {
+    while (bytes_ > most) {
+      auto& [size, oldest] = *std::min_element(
+          free_.begin(), free_.end(),
+          [](const auto& a, const auto& b) { return a.second.order() < b.second.order(); });
+      for (; bytes_ > most && !oldest.blocks.empty(); bytes_ -= size) {
+        release(oldest.blocks.back(), size);
+        oldest.blocks.pop_back();
+      }
     }
+  }
+  template <class Release>
+  void drain(Release release) noexcept {
+    shrink(0, release);
   }
 
  private:
-  std::map<size_t, std::vector<void*>> free_;
+  struct Blocks {
+    std::vector<void*> blocks;
+    uint64_t used = 0;  // uses_ when a block was taken or cached
+    uint64_t order() const { return blocks.empty() ? UINT64_MAX : used; }
+  };
+
+  std::map<size_t, Blocks> free_;
+  uint64_t uses_ = 0;
+  size_t bytes_ = 0;  // cached
 };
 
 }  // namespace trafo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/core/file_memory.h"
 #include "engine/core/status.h"
@@ -22,10 +23,22 @@ size_t aligned(size_t bytes) {
          CachedBlocks::kAlignment;
 }
 
+// Larger blocks are mappings: the C library's heap keeps what is freed between blocks in use.
+constexpr size_t kMapped = kKeepBlocks ? size_t{1} << 20 : std::numeric_limits<size_t>::max();
+
+void* take_from_system(size_t size) noexcept {
+  return size >= kMapped ? os::map_pages(size, os::Pages::memory)
+                         : os::allocate_aligned(CachedBlocks::kAlignment, size);
+}
+
+void give_to_system(void* block, size_t size) noexcept {
+  size >= kMapped ? os::unmap_pages(block, size) : os::free_aligned(block);
+}
+
 }  // namespace
 
 CachingAllocator::~CachingAllocator() {
-  release_cached_locked();
+  release_cached();
 }
 
 void* CachingAllocator::allocate(size_t bytes) {
@@ -40,10 +53,11 @@ void* CachingAllocator::allocate(size_t bytes) {
     stats_.reserved_bytes += static_cast<int64_t>(size);
     ++stats_.system_calls;
   } else if (!block) {
-    block = os::allocate_aligned(CachedBlocks::kAlignment, size);
+    shrink_locked(size);
+    block = take_from_system(size);
     if (!block) {
-      release_cached_locked();
-      block = os::allocate_aligned(CachedBlocks::kAlignment, size);
+      cached_.drain([this](void* cached, size_t of_size) { return_locked(cached, of_size); });
+      block = take_from_system(size);
     }
     require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
             " bytes left; ", stats_.allocated_bytes, " bytes are in use");
@@ -52,6 +66,7 @@ void* CachingAllocator::allocate(size_t bytes) {
   }
   stats_.allocated_bytes += static_cast<int64_t>(size);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+  if (!in_file) count_locked(size);
   return block;
 }
 
@@ -61,15 +76,16 @@ void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
   stats_.allocated_bytes -= static_cast<int64_t>(size);
   const bool in_file = size >= kFileBlock && lies_in_file(pointer);
+  if (!in_file) in_use_ -= static_cast<int64_t>(size);
   if (kKeepBlocks && !in_file && cached_.keep(size, pointer)) return;
-  in_file ? free_in_file(pointer) : os::free_aligned(pointer);
+  in_file ? free_in_file(pointer) : give_to_system(pointer, size);
   stats_.reserved_bytes -= static_cast<int64_t>(size);
   ++stats_.system_calls;
 }
 
 void* CachingAllocator::allocate_exactly(size_t bytes) {
   const size_t size = aligned(bytes);
-  void* block = os::allocate_aligned(CachedBlocks::kAlignment, size);
+  void* block = take_from_system(size);
   require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
           " bytes left");
   std::lock_guard lock(mutex_);
@@ -77,29 +93,47 @@ void* CachingAllocator::allocate_exactly(size_t bytes) {
   stats_.allocated_bytes += static_cast<int64_t>(size);
   stats_.reserved_bytes += static_cast<int64_t>(size);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
+  count_locked(size);
   return block;
 }
 
 void CachingAllocator::release_exactly(void* pointer, size_t bytes) noexcept {
-  os::free_aligned(pointer);
   const auto size = static_cast<int64_t>(aligned(bytes));
+  give_to_system(pointer, static_cast<size_t>(size));
   std::lock_guard lock(mutex_);
   ++stats_.system_calls;
   stats_.allocated_bytes -= size;
   stats_.reserved_bytes -= size;
+  in_use_ -= size;
 }
 
 void CachingAllocator::release_cached() noexcept {
   std::lock_guard lock(mutex_);
-  release_cached_locked();
+  cached_.drain([this](void* block, size_t size) { return_locked(block, size); });
 }
 
-void CachingAllocator::release_cached_locked() noexcept {
-  cached_.drain([&](void* block, size_t size) {
-    os::free_aligned(block);
-    stats_.reserved_bytes -= static_cast<int64_t>(size);
-    ++stats_.system_calls;
-  });
+void CachingAllocator::count_locked(size_t bytes) noexcept {
+  in_use_ += static_cast<int64_t>(bytes);
+  most_in_period_ = std::max(most_in_period_, in_use_);
+  if (++allocations_ < kPeriod) return;
+  allocations_ = 0;
+  most_in_last_period_ = std::exchange(most_in_period_, in_use_);
+  shrink_locked(0);
+}
+
+// Makes room for a block of `asked` bytes from the system.
+void CachingAllocator::shrink_locked(size_t asked) noexcept {
+  const int64_t needed = in_use_ + static_cast<int64_t>(asked);
+  const int64_t most = std::max({needed, most_in_period_, most_in_last_period_});
+  const int64_t idle = most + most / 4 + static_cast<int64_t>(kSpare) - needed;
+  cached_.shrink(static_cast<size_t>(idle),
+                 [this](void* block, size_t size) { return_locked(block, size); });
+}
+
+void CachingAllocator::return_locked(void* block, size_t size) noexcept {
+  give_to_system(block, size);
+  stats_.reserved_bytes -= static_cast<int64_t>(size);
+  ++stats_.system_calls;
 }
 
 MemoryStats CachingAllocator::stats() const {

@@ -1,5 +1,7 @@
 // Host memory. Freed blocks are kept for the next request instead of returned to the system, so
-// that a training step uses pages that are already mapped.
+// that a training step uses pages that are already mapped. Work of ever other sizes, as requests of
+// a server, would keep blocks of all sizes: memory from the system is bounded by the most that was
+// in use at once lately.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +36,22 @@ class CachingAllocator {
   MemoryStats stats() const;
   void reset_peak();
 
+  // Beside blocks in use, blocks are cached up to a quarter of the most bytes in use, and kSpare
+  // bytes. The most is of this and the last kPeriod allocations.
+  static constexpr size_t kSpare = size_t{16} << 20;
+  static constexpr int64_t kPeriod = 1 << 16;
+
  private:
-  void release_cached_locked() noexcept;
+  void count_locked(size_t bytes) noexcept;
+  void shrink_locked(size_t asked) noexcept;
+  void return_locked(void* block, size_t size) noexcept;
 
   mutable std::mutex mutex_;
   std::filesystem::path directory_;  // empty: none
   CachedBlocks cached_;
   MemoryStats stats_;
+  int64_t in_use_ = 0;  // bytes, without those in files
+  int64_t most_in_period_ = 0, most_in_last_period_ = 0, allocations_ = 0;
 };
 
 }  // namespace trafo

@@ -1,11 +1,14 @@
-#include <random>
-
 #include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+#include <utility>
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/core/status.h"
 #include "engine/memory/arena.h"
 #include "engine/memory/arena_plan.h"
+#include "engine/memory/caching_allocator.h"
 
 namespace trafo {
 namespace {
@@ -138,6 +141,99 @@ TEST(MetaBackend, NotesWhatAStepAllocates) {
   EXPECT_THROW(backend->allocate(size_t{1} << 60), Error);
   backend->release(small, 5);
   backend->release(late, 6);
+}
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class CachedMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    touch(64);
+    keeps_blocks_ = allocator_.stats().reserved_bytes != 0;  // not with the address sanitizer
+  }
+  void touch(size_t bytes) { allocator_.release(allocator_.allocate(bytes), bytes); }
+  int64_t reserved() const { return allocator_.stats().reserved_bytes; }
+  int64_t system_calls() const { return allocator_.stats().system_calls; }
+  static int64_t bound(int64_t most_in_use) {
+    return most_in_use + most_in_use / 4 + static_cast<int64_t>(CachingAllocator::kSpare);
+  }
+
+  CachingAllocator allocator_;
+  bool keeps_blocks_ = false;
+};
+
+TEST_F(CachedMemory, OfEverOtherSizesDoesNotAddUp) {
+  std::mt19937 random(1);
+  std::deque<std::pair<void*, size_t>> blocks;
+  for (int i = 0; i < 2000; ++i) {
+    // Sizes of a server's requests: 40 kB to 10 MB, up to eight at once.
+    const size_t bytes = size_t{40'000} << random() % 8;
+    blocks.emplace_back(nullptr, bytes + random() % bytes);
+    blocks.back().first = allocator_.allocate(blocks.back().second);
+    while (blocks.size() > 1 + random() % 8) {
+      allocator_.release(blocks.front().first, blocks.front().second);
+      blocks.pop_front();
+    }
+    ASSERT_LE(reserved(), bound(allocator_.stats().peak_bytes)) << "after " << i << " blocks";
+  }
+  for (const auto& [block, bytes] : blocks) allocator_.release(block, bytes);
+}
+
+TEST_F(CachedMemory, ServesTheSameSizesWithoutTheSystem) {
+  const auto step = [this] {
+    std::deque<std::pair<void*, size_t>> blocks;
+    for (size_t bytes = 1000; bytes < 20 * kMiB; bytes += bytes / 3)
+      blocks.emplace_back(allocator_.allocate(bytes), bytes);
+    for (const auto& [block, bytes] : blocks) allocator_.release(block, bytes);
+  };
+  step();
+  const int64_t calls = system_calls();
+  for (int i = 0; i < 100; ++i) step();
+  if (keeps_blocks_) {
+    EXPECT_EQ(system_calls(), calls);
+  }
+}
+
+TEST_F(CachedMemory, FallsAfterABurst) {
+  touch(400 * kMiB);
+  const auto few = [this] {
+    for (int64_t i = 0; i < CachingAllocator::kPeriod; ++i) touch(1000);
+  };
+  few();  // of the burst's period: its blocks may be needed again
+  if (keeps_blocks_) {
+    EXPECT_GE(reserved(), static_cast<int64_t>(400 * kMiB));
+  }
+  few();
+  few();
+  EXPECT_LE(reserved(), bound(static_cast<int64_t>(kMiB)));
+}
+
+TEST_F(CachedMemory, LosesTheSizesOfLongAgo) {
+  const size_t often = 7 * kMiB;
+  for (size_t bytes = 5 * kMiB; bytes < 20 * kMiB; bytes += bytes / 8) {
+    touch(often);
+    touch(bytes);
+  }
+  const int64_t calls = system_calls();
+  touch(often);
+  if (keeps_blocks_) {
+    EXPECT_EQ(system_calls(), calls);
+  }
+  EXPECT_LE(reserved(), bound(20 * kMiB));
+}
+
+// A training step without a plan beside an arena may keep as much as one without an arena.
+TEST_F(CachedMemory, BesideAnArenaIsKept) {
+  void* const arena = allocator_.allocate_exactly(200 * kMiB);
+  touch(30 * kMiB);
+  const int64_t calls = system_calls();
+  touch(10 * kMiB);
+  touch(30 * kMiB);
+  if (keeps_blocks_) {
+    EXPECT_EQ(system_calls(), calls + 1);
+  }
+  allocator_.release_exactly(arena, 200 * kMiB);
+  EXPECT_LE(reserved(), static_cast<int64_t>(48 * kMiB));
 }
 
 }  // namespace
