@@ -10,6 +10,7 @@ use crate::text::Tokenizer;
 
 /// The tokens of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChatTokens {
     /// The ids, with special tokens where the text has their names.
     pub ids: Vec<i32>,

@@ -157,6 +157,7 @@ impl SpecialTokens {
 unsafe impl Zeroed for sys::trafo_special_tokens {}
 /// Sizes of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CorpusInfo {
     /// Lines of one side.
     pub lines: usize,
@@ -401,6 +402,7 @@ impl Event {
 unsafe impl Zeroed for sys::trafo_event {}
 /// A corpus score, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ResampledScore {
     /// Of the whole corpus.
     pub score: f64,
