@@ -37,8 +37,7 @@ class FileSizeSignal {
   }
   ~FileSizeSignal() {
     const int kept = errno;
-    const timespec now{};
-    if (!was_pending_) uninterrupted([&] { return sigtimedwait(&signal_, nullptr, &now); });
+    if (!was_pending_) take_pending();
     pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
     errno = kept;
   }
@@ -46,6 +45,18 @@ class FileSizeSignal {
   FileSizeSignal& operator=(const FileSizeSignal&) = delete;
 
  private:
+  void take_pending() noexcept {
+#ifdef __APPLE__
+    int number = 0;
+    sigset_t pending;
+    if (sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1)
+      sigwait(&signal_, &number);
+#else
+    const timespec now{};
+    uninterrupted([&] { return sigtimedwait(&signal_, nullptr, &now); });
+#endif
+  }
+
   sigset_t signal_, previous_;
   bool was_pending_;
 };
@@ -69,8 +80,13 @@ void read_status(const struct stat& from, FileStatus& to) {
                                     : Kind::other;
   to.size = static_cast<uint64_t>(from.st_size);
   to.names = from.st_nlink;
-  to.modified_seconds = from.st_mtim.tv_sec;
-  to.modified_nanoseconds = from.st_mtim.tv_nsec;
+#ifdef __APPLE__
+  const timespec& modified = from.st_mtimespec;
+#else
+  const timespec& modified = from.st_mtim;
+#endif
+  to.modified_seconds = modified.tv_sec;
+  to.modified_nanoseconds = modified.tv_nsec;
   to.is_own = from.st_uid == ::geteuid();
   to.is_private = (from.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }

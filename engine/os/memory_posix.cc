@@ -15,6 +15,18 @@ void* mapped_or_null(void* mapped) {
   return mapped == MAP_FAILED ? nullptr : mapped;
 }
 
+// Makes a file as long as this, and has the disk's blocks for it. Returns an errno.
+int reserve_on_disk(int file, size_t bytes) {
+#ifdef __APPLE__
+  fstore_t store{F_ALLOCATEALL, F_PEOFPOSMODE, 0, static_cast<off_t>(bytes), 0};
+  const bool done = ::fcntl(file, F_PREALLOCATE, &store) != -1 &&
+                    ::ftruncate(file, static_cast<off_t>(bytes)) == 0;
+  return done ? 0 : errno;
+#else
+  return ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+#endif
+}
+
 }  // namespace
 
 void* allocate_aligned(size_t alignment, size_t bytes) noexcept {
@@ -25,8 +37,10 @@ void free_aligned(void* block) noexcept {
   std::free(block);
 }
 
-void prefer_huge_pages(void* begin, size_t bytes) noexcept {
+void prefer_huge_pages([[maybe_unused]] void* begin, [[maybe_unused]] size_t bytes) noexcept {
+#ifdef MADV_HUGEPAGE
   ::madvise(begin, bytes, MADV_HUGEPAGE);
+#endif
 }
 
 void* map_pages(size_t bytes, Pages kind) noexcept {
@@ -46,7 +60,7 @@ void* map_nameless_file(const std::filesystem::path& prefix, size_t bytes) {
   const int file = open_nameless_file(prefix);
   if (file < 0) return nullptr;
   // A write to a mapped page that the disk has no room for would end the process.
-  const int error = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  const int error = reserve_on_disk(file, bytes);
   void* const mapped =
       error != 0
           ? nullptr

@@ -20,7 +20,12 @@ bool process_is_alive(int64_t id) noexcept {
 }
 
 bool random_bytes(void* bytes, size_t count) noexcept {
+#ifdef __APPLE__
+  ::arc4random_buf(bytes, count);
+  return true;
+#else
   return ::getrandom(bytes, count, 0) == static_cast<ssize_t>(count);
+#endif
 }
 
 std::string host_name() {
@@ -42,7 +47,11 @@ std::string user_name() {
 }
 
 const char* trusted_environment(const char* name) noexcept {
+#ifdef __APPLE__
+  return ::issetugid() != 0 ? nullptr : std::getenv(name);
+#else
   return ::secure_getenv(name);
+#endif
 }
 
 }  // namespace trafo::os

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <string>
 
-#ifdef _WIN32
+#if defined(_WIN32)
 #define TRAFO_LIBRARY_SUFFIX ".dll"
+#elif defined(__APPLE__)
+#define TRAFO_LIBRARY_SUFFIX ".dylib"
 #else
 #define TRAFO_LIBRARY_SUFFIX ".so"
 #endif
@@ -13,7 +15,7 @@
 namespace trafo::os {
 
 // False where the build makes no plugins of Trafo (CUDA, MPI, TCP).
-#if defined(_WIN32) || defined(__EMSCRIPTEN__)
+#if defined(_WIN32) || defined(__EMSCRIPTEN__) || defined(__APPLE__)
 inline constexpr bool kHasPlugins = false;
 #else
 inline constexpr bool kHasPlugins = true;

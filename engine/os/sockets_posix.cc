@@ -31,6 +31,14 @@ unsigned happened_events(short events) {
          ((events & (POLLERR | POLLHUP | POLLNVAL)) != 0 ? kConnectionEnded : 0);
 }
 
+// strerror_r of glibc returns a text, which may be another one; that of musl, as POSIX says, 0.
+[[maybe_unused]] const char* text_of_error(const char* said, const char*) {
+  return said;
+}
+[[maybe_unused]] const char* text_of_error(int, const char* written) {
+  return written;
+}
+
 }  // namespace
 
 int open_socket(int family) noexcept {
@@ -91,8 +99,9 @@ ptrdiff_t send_parts(int socket, std::span<const SendPart> parts) noexcept {
   iovec vectors[4];
   msghdr message{};
   message.msg_iov = vectors;
-  message.msg_iovlen = std::min(parts.size(), std::size(vectors));
-  for (size_t i = 0; i < message.msg_iovlen; ++i)
+  const size_t count = std::min(parts.size(), std::size(vectors));
+  message.msg_iovlen = static_cast<decltype(message.msg_iovlen)>(count);
+  for (size_t i = 0; i < count; ++i)
     vectors[i] = {const_cast<void*>(parts[i].data), parts[i].bytes};
   return ::sendmsg(socket, &message, MSG_NOSIGNAL);
 }
@@ -117,7 +126,7 @@ int poll_sockets(std::span<PolledSocket> sockets, int milliseconds) {
 
 std::string socket_error_text(int error) {
   char text[256] = "";
-  return ::strerror_r(error, text, sizeof text);
+  return text_of_error(::strerror_r(error, text, sizeof text), text);
 }
 
 }  // namespace trafo::os

@@ -30,7 +30,11 @@ int call_at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) noex
 }
 
 void name_threads(const char* name) noexcept {
+#ifdef __APPLE__
+  pthread_setname_np(name);
+#else
   pthread_setname_np(pthread_self(), name);
+#endif
 }
 
 bool threads_have_name(const char* name) noexcept {
