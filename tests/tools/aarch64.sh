@@ -3,6 +3,8 @@
 #
 #   tests/tools/aarch64.sh --kernels the kernels of bfloat16 and int8 alone with their tests (tests/kernels), on processors with and without
 #                                    the instructions (a minute and a half of one core)
+#   tests/tools/aarch64.sh --train   the library with the sources of scripts/third-party.sh, without optimization: a program trains, is killed,
+#                                    resumes and translates
 #   tests/tools/aarch64.sh           builds, with warnings as errors, and starts translate-train
 #   tests/tools/aarch64.sh --long    runs the test programs of Google Test and of C, and compares a resumed run with one that was not
 #                                    cut (hours)
@@ -12,10 +14,10 @@
 # TRAFO_PREBUILT=1: installs and builds nothing, on a machine that has qemu-aarch64, build/aarch64 and the sysroot.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-root=${TRAFO_SYSROOT:-$PWD/build/aarch64-sysroot} build=build/aarch64 long=0 kernels=0
-[[ $# -eq 0 || ($# -eq 1 && $1 =~ ^--(long|kernels)$) ]] || { echo "usage: tests/tools/aarch64.sh [--kernels | --long]" >&2; exit 2; }
+root=${TRAFO_SYSROOT:-$PWD/build/aarch64-sysroot} build=build/aarch64 long=0
+[[ $# -eq 0 || ($# -eq 1 && $1 =~ ^--(long|kernels|train)$) ]] ||
+  { echo "usage: tests/tools/aarch64.sh [--kernels | --train | --long]" >&2; exit 2; }
 [[ ${1:-} != --long ]] || long=1
-[[ ${1:-} != --kernels ]] || kernels=1
 
 programs=(op_tests unit_tests)
 [[ $long -eq 1 ]] && programs+=(train_tests parity_tests c_api_test c_api_threads_test)
@@ -34,7 +36,7 @@ install_tools() {  # names of packages
 }
 
 # Without arm64's libraries: those of the cross compiler are enough. An emulated Cortex-A72 has NEON alone, `max` all that qemu knows.
-if [[ $kernels -eq 1 ]]; then
+if [[ ${1:-} == --kernels ]]; then
   install_tools g++-aarch64-linux-gnu qemu-user googletest
   scripts/third-party.sh >/dev/null
   cmake -S tests/kernels -B build/aarch64-kernels -G Ninja --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" -DTRAFO_SYSROOT= \
@@ -44,6 +46,21 @@ if [[ $kernels -eq 1 ]]; then
     echo "== kernel_tests on $processor"
     qemu-aarch64 -L /usr/aarch64-linux-gnu -cpu "$processor" build/aarch64-kernels/kernel_tests --gtest_brief=1 --gtest_filter='Bf16*:Int8*:Int4*'
   done
+  exit 0
+fi
+
+if [[ ${1:-} == --train ]]; then
+  install_tools g++-aarch64-linux-gnu qemu-user
+  scripts/third-party.sh >/dev/null
+  build=build/aarch64-train
+  cmake -S . -B "$build" -G Ninja --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" -DTRAFO_SYSROOT= -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DTRAFO_WERROR=ON -DTRAFO_UNITY_LIBRARY=ON -DTRAFO_MPI=OFF \
+    -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF \
+    -DCMAKE_C_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" >/dev/null
+  cmake --build "$build" --target trafo_static
+  aarch64-linux-gnu-gcc -std=gnu11 -O1 -Wall -Wextra -Werror -I. -Icapi/include -c tests/tools/kill_and_resume.c -o "$build/kill_and_resume.o"
+  aarch64-linux-gnu-g++ "$build/kill_and_resume.o" "$build/libtrafo.a" -o "$build/kill_and_resume"
+  tests/tools/kill_and_resume.sh qemu-aarch64 -L /usr/aarch64-linux-gnu "$build/kill_and_resume"
   exit 0
 fi
 
