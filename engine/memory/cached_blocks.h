@@ -33,6 +33,13 @@ class CachedBlocks {
     bytes_ -= size;
     return block;
   }
+  // The smallest size of cached blocks from this size to twice as much; 0: there is none.
+  size_t next_size(size_t size) const {
+    for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= 2 * size; ++it)
+      if (!it->second.blocks.empty()) return it->first;
+    return 0;
+  }
+  size_t bytes() const { return bytes_; }
   // Caches a block. False if there is no memory for the list entry.
   bool keep(size_t size, void* block) noexcept {
     try {

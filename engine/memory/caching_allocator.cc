@@ -52,35 +52,64 @@ void* CachingAllocator::allocate(size_t bytes) {
   if (in_file) {
     stats_.reserved_bytes += static_cast<int64_t>(size);
     ++stats_.system_calls;
-  } else if (!block) {
-    shrink_locked(size);
-    block = take_from_system(size);
-    if (!block) {
-      cached_.drain([this](void* cached, size_t of_size) { return_locked(cached, of_size); });
-      block = take_from_system(size);
-    }
-    require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
-            " bytes left; ", stats_.allocated_bytes, " bytes are in use");
-    stats_.reserved_bytes += static_cast<int64_t>(size);
-    ++stats_.system_calls;
+  } else {
+    size_t whole = size;
+    if (!block) block = take_larger_locked(size, whole);
+    if (!block) block = from_system_locked(size);
+    count_locked(whole);
   }
   stats_.allocated_bytes += static_cast<int64_t>(size);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.allocated_bytes);
-  if (!in_file) count_locked(size);
+  return block;
+}
+
+void* CachingAllocator::from_system_locked(size_t size) {
+  shrink_locked(most_cached_locked(size));
+  void* block = take_from_system(size);
+  if (!block) {
+    shrink_locked(0);
+    block = take_from_system(size);
+  }
+  require(block != nullptr, ErrorCode::out_of_memory, "allocate", "the system has no ", size,
+          " bytes left; ", stats_.allocated_bytes, " bytes are in use");
+  stats_.reserved_bytes += static_cast<int64_t>(size);
+  ++stats_.system_calls;
+  return block;
+}
+
+// Up to twice as large a block, instead of one from the system in place of others.
+void* CachingAllocator::take_larger_locked(size_t size, size_t& whole) {
+  if (cached_.bytes() <= most_cached_locked(size)) return nullptr;
+  const size_t larger = cached_.next_size(size);
+  if (larger == 0) return nullptr;
+  void* const block = cached_.take(larger);
+  try {
+    larger_.emplace(block, larger);
+  } catch (...) {
+    return_locked(block, larger);
+    throw;
+  }
+  whole = larger;
   return block;
 }
 
 void CachingAllocator::release(void* pointer, size_t bytes) noexcept {
   if (!pointer) return;
-  const size_t size = CachedBlocks::rounded(bytes);
+  size_t size = CachedBlocks::rounded(bytes);
   std::lock_guard lock(mutex_);
   stats_.allocated_bytes -= static_cast<int64_t>(size);
-  const bool in_file = size >= kFileBlock && lies_in_file(pointer);
-  if (!in_file) in_use_ -= static_cast<int64_t>(size);
-  if (kKeepBlocks && !in_file && cached_.keep(size, pointer)) return;
-  in_file ? free_in_file(pointer) : give_to_system(pointer, size);
-  stats_.reserved_bytes -= static_cast<int64_t>(size);
-  ++stats_.system_calls;
+  if (size >= kFileBlock && lies_in_file(pointer)) {
+    free_in_file(pointer);
+    stats_.reserved_bytes -= static_cast<int64_t>(size);
+    ++stats_.system_calls;
+    return;
+  }
+  if (const auto found = larger_.find(pointer); found != larger_.end()) {
+    size = found->second;
+    larger_.erase(found);
+  }
+  in_use_ -= static_cast<int64_t>(size);
+  if (!kKeepBlocks || !cached_.keep(size, pointer)) return_locked(pointer, size);
 }
 
 void* CachingAllocator::allocate_exactly(size_t bytes) {
@@ -109,7 +138,7 @@ void CachingAllocator::release_exactly(void* pointer, size_t bytes) noexcept {
 
 void CachingAllocator::release_cached() noexcept {
   std::lock_guard lock(mutex_);
-  cached_.drain([this](void* block, size_t size) { return_locked(block, size); });
+  shrink_locked(0);
 }
 
 void CachingAllocator::count_locked(size_t bytes) noexcept {
@@ -118,16 +147,18 @@ void CachingAllocator::count_locked(size_t bytes) noexcept {
   if (++allocations_ < kPeriod) return;
   allocations_ = 0;
   most_in_last_period_ = std::exchange(most_in_period_, in_use_);
-  shrink_locked(0);
+  shrink_locked(most_cached_locked(0));
 }
 
-// Makes room for a block of `asked` bytes from the system.
-void CachingAllocator::shrink_locked(size_t asked) noexcept {
+// Bytes that may be cached if the system gives `asked` more.
+size_t CachingAllocator::most_cached_locked(size_t asked) const noexcept {
   const int64_t needed = in_use_ + static_cast<int64_t>(asked);
   const int64_t most = std::max({needed, most_in_period_, most_in_last_period_});
-  const int64_t idle = most + most / 4 + static_cast<int64_t>(kSpare) - needed;
-  cached_.shrink(static_cast<size_t>(idle),
-                 [this](void* block, size_t size) { return_locked(block, size); });
+  return static_cast<size_t>(most + most / 4 - needed) + kSpare;
+}
+
+void CachingAllocator::shrink_locked(size_t most_cached) noexcept {
+  cached_.shrink(most_cached, [this](void* block, size_t size) { return_locked(block, size); });
 }
 
 void CachingAllocator::return_locked(void* block, size_t size) noexcept {

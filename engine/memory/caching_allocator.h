@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <mutex>
+#include <unordered_map>
 
 #include "engine/memory/cached_blocks.h"
 #include "engine/memory/memory_stats.h"
@@ -37,20 +38,25 @@ class CachingAllocator {
   void reset_peak();
 
   // Beside blocks in use, blocks are cached up to a quarter of the most bytes in use, and kSpare
-  // bytes. The most is of this and the last kPeriod allocations.
+  // bytes. The most is of this and the last kPeriod allocations. Before others are returned to the
+  // system for a new block, a cached one of up to twice the size is taken.
   static constexpr size_t kSpare = size_t{16} << 20;
   static constexpr int64_t kPeriod = 1 << 16;
 
  private:
   void count_locked(size_t bytes) noexcept;
-  void shrink_locked(size_t asked) noexcept;
+  void* from_system_locked(size_t size);
+  void* take_larger_locked(size_t size, size_t& whole);
+  size_t most_cached_locked(size_t asked) const noexcept;
+  void shrink_locked(size_t most_cached) noexcept;
   void return_locked(void* block, size_t size) noexcept;
 
   mutable std::mutex mutex_;
   std::filesystem::path directory_;  // empty: none
   CachedBlocks cached_;
   MemoryStats stats_;
-  int64_t in_use_ = 0;  // bytes, without those in files
+  std::unordered_map<void*, size_t> larger_;  // sizes of blocks that are larger than asked for
+  int64_t in_use_ = 0;                        // bytes, without those in files
   int64_t most_in_period_ = 0, most_in_last_period_ = 0, allocations_ = 0;
 };
 

@@ -174,7 +174,8 @@ TEST_F(CachedMemory, OfEverOtherSizesDoesNotAddUp) {
       allocator_.release(blocks.front().first, blocks.front().second);
       blocks.pop_front();
     }
-    ASSERT_LE(reserved(), bound(allocator_.stats().peak_bytes)) << "after " << i << " blocks";
+    // A block may be twice as large as asked for.
+    ASSERT_LE(reserved(), bound(2 * allocator_.stats().peak_bytes)) << "after " << i << " blocks";
   }
   for (const auto& [block, bytes] : blocks) allocator_.release(block, bytes);
 }
@@ -220,6 +221,22 @@ TEST_F(CachedMemory, LosesTheSizesOfLongAgo) {
     EXPECT_EQ(system_calls(), calls);
   }
   EXPECT_LE(reserved(), bound(20 * kMiB));
+}
+
+TEST_F(CachedMemory, TakesALargerBlockRatherThanTheSystem) {
+  constexpr size_t kLarge = 112 * kMiB, kSmaller = 96 * kMiB;
+  touch(kLarge);
+  const int64_t calls = system_calls();
+  for (int i = 0; i < 3; ++i) {
+    void* const block = allocator_.allocate(kSmaller);
+    EXPECT_EQ(allocator_.stats().allocated_bytes, static_cast<int64_t>(kSmaller));
+    allocator_.release(block, kSmaller);
+  }
+  touch(kLarge);
+  if (keeps_blocks_) {
+    EXPECT_EQ(system_calls(), calls);
+    EXPECT_EQ(reserved(), static_cast<int64_t>(kLarge + 64));
+  }
 }
 
 // A training step without a plan beside an arena may keep as much as one without an arena.
