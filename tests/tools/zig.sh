@@ -31,7 +31,7 @@ chmod +x "$package/ziglang/zig" "$tools"/*
 scripts/third-party.sh
 began=$SECONDS
 cmake -S . -B "$build" -G Ninja --toolchain "$PWD/cmake/zig.cmake" -DTRAFO_ZIG="$tools" -DTRAFO_ZIG_SYSTEM=$system \
-  -DTRAFO_ZIG_PROCESSOR=$processor -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1 \
+  -DTRAFO_ZIG_PROCESSOR=$processor -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O0 \
   -DTRAFO_UNITY_LIBRARY=ON -DTRAFO_MPI=OFF -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF >/dev/null
 program=$build/kill_and_resume
 if [[ $kind == musl ]]; then
