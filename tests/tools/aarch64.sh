@@ -4,7 +4,7 @@
 #   tests/tools/aarch64.sh --kernels the kernels of bfloat16 and int8 alone with their tests (tests/kernels), on processors with and without
 #                                    the instructions (a minute and a half of one core)
 #   tests/tools/aarch64.sh --train   the library with the sources of scripts/third-party.sh, without optimization: a program trains, is killed,
-#                                    resumes and translates
+#                                    resumes and translates (6 minutes of one core)
 #   tests/tools/aarch64.sh           builds, with warnings as errors, and starts translate-train
 #   tests/tools/aarch64.sh --long    runs the test programs of Google Test and of C, and compares a resumed run with one that was not
 #                                    cut (hours)
