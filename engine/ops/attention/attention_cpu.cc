@@ -33,8 +33,9 @@ namespace {
 constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
 
-// Multiplications of a block of work.
+// Multiplications of a block of work; fewer in a decode step, where they wait for memory.
 constexpr int64_t kBlockWork = int64_t{1} << 17;
+constexpr int64_t kOneQueryWork = int64_t{1} << 15;
 
 // Carves arrays, each on its own cache line, out of one allocation of this thread.
 template <class T>
@@ -74,11 +75,12 @@ Item item_of(const Params& p, int64_t index) {
           p.key_end[sequence] - p.key_begin[sequence]};
 }
 
-// `together` query heads, a divisor of their number, are one unit of work on one thread.
+// The query heads that share keys are one unit of work on one thread. block_work: of a block.
 template <class Params, class F>
-void for_each_item(ThreadPool& pool, const Params& p, int64_t together, F&& fn) {
+void for_each_item(ThreadPool& pool, const Params& p, int64_t block_work, F&& fn) {
+  const int64_t together = p.heads / p.kv_heads;
   const int64_t work = std::max<int64_t>(1, together * p.max_queries * p.max_keys * p.head_dim);
-  const int64_t grain = std::max<int64_t>(1, kBlockWork / work);
+  const int64_t grain = std::max<int64_t>(1, block_work / work);
   const int64_t units = p.sequences * p.heads / together;
   parallel_for_range(pool, units, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin * together; i < end * together; ++i) fn(item_of(p, i));
@@ -520,7 +522,8 @@ int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p
         note_kernel(p, one_query_kernel && p.query_end[i] - p.query_begin[i] == 1
                            ? AttentionKernel::one_query
                            : AttentionKernel::tiles);
-    for_each_item(pool, p, 1, [&](const Item& item) {
+    const int64_t block_work = one_query_kernel && p.max_queries == 1 ? kOneQueryWork : kBlockWork;
+    for_each_item(pool, p, block_work, [&](const Item& item) {
       forward_item<decltype(zero)>(p, item, one_query_kernel);
     });
   });
@@ -530,7 +533,7 @@ int32_t attention_backward_simd(ThreadPool& pool, const AttentionBackwardParams&
   return with_compute_type(p.dtype, [&](auto zero) {
     note_kernel(p, AttentionKernel::tiles);
     // One thread has all query heads that add to the same dk and dv: a fixed order.
-    for_each_item(pool, p, p.heads / p.kv_heads,
+    for_each_item(pool, p, kBlockWork,
                   [&](const Item& item) { backward_item<decltype(zero)>(p, item); });
   });
 }
