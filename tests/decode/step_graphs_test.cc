@@ -299,7 +299,9 @@ TEST_P(StepGraphsTest, GenerateTheSameTokens) {
       const int64_t before = captures(*context_);
       context_->set_graphs(true);
       expect_same_pieces(generate(*context_, *model, kept), expected);
-      if (before >= 0) EXPECT_GT(captures(*context_), before);
+      if (before >= 0) {
+        EXPECT_GT(captures(*context_), before);
+      }
     }
   }
 }

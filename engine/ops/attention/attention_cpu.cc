@@ -75,10 +75,11 @@ Item item_of(const Params& p, int64_t index) {
           p.key_end[sequence] - p.key_begin[sequence]};
 }
 
-// The query heads that share keys are one unit of work on one thread. block_work: of a block.
+// `together` query heads, a divisor of their number, are one unit of work on one thread.
+// block_work: of a block.
 template <class Params, class F>
-void for_each_item(ThreadPool& pool, const Params& p, int64_t block_work, F&& fn) {
-  const int64_t together = p.heads / p.kv_heads;
+void for_each_item(ThreadPool& pool, const Params& p, int64_t together, int64_t block_work,
+                   F&& fn) {
   const int64_t work = std::max<int64_t>(1, together * p.max_queries * p.max_keys * p.head_dim);
   const int64_t grain = std::max<int64_t>(1, block_work / work);
   const int64_t units = p.sequences * p.heads / together;
@@ -522,10 +523,12 @@ int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p
         note_kernel(p, one_query_kernel && p.query_end[i] - p.query_begin[i] == 1
                            ? AttentionKernel::one_query
                            : AttentionKernel::tiles);
-    const int64_t block_work = one_query_kernel && p.max_queries == 1 ? kOneQueryWork : kBlockWork;
-    for_each_item(pool, p, block_work, [&](const Item& item) {
-      forward_item<decltype(zero)>(p, item, one_query_kernel);
-    });
+    // A thread that has all heads of a group reads their keys once, if there is as much for each.
+    const bool one_query = one_query_kernel && p.max_queries == 1;
+    const bool grouped = one_query && p.sequences * p.kv_heads % pool.threads() == 0;
+    for_each_item(
+        pool, p, grouped ? p.heads / p.kv_heads : 1, one_query ? kOneQueryWork : kBlockWork,
+        [&](const Item& item) { forward_item<decltype(zero)>(p, item, one_query_kernel); });
   });
 }
 
@@ -533,7 +536,7 @@ int32_t attention_backward_simd(ThreadPool& pool, const AttentionBackwardParams&
   return with_compute_type(p.dtype, [&](auto zero) {
     note_kernel(p, AttentionKernel::tiles);
     // One thread has all query heads that add to the same dk and dv: a fixed order.
-    for_each_item(pool, p, kBlockWork,
+    for_each_item(pool, p, p.heads / p.kv_heads, kBlockWork,
                   [&](const Item& item) { backward_item<decltype(zero)>(p, item); });
   });
 }
