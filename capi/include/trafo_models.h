@@ -79,7 +79,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_list_checkpoints(const char *run_dir
                                                              int64_t capacity, int64_t *out_count);
 /* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
  * training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that
- * does not fit, and the model has not changed. since 0.1 */
+ * does not fit, and the model has not changed. IO after the file was checked: the model has a part of its weights. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                                const char *path, size_t path_length);
 /* Writes the mean of model.safetensors files, summed in float64, to a file that appears whole or not at all. INVALID_ARGUMENT names

@@ -60,7 +60,6 @@ Generator::Generator(Context& context, const Model& model, std::optional<Tokeniz
                    kept);
   if (tokenizer_) require_vocabulary_size(model, *tokenizer_);
   tokens_ = tokens_of(model, tokenizer_);
-  if (StepGraphs::usable(context, model)) graphs_ = std::make_unique<StepGraphs>(context, model);
 }
 
 Generator::~Generator() = default;
@@ -356,8 +355,10 @@ std::vector<std::vector<int32_t>> Generator::unread(std::span<const Sequence> se
 // Reads the tokens of sequences without drafted ones; returns the logits after them, of each row.
 Tensor Generator::read(std::span<const Sequence> sequences) {
   const std::vector<std::vector<int32_t>> tokens = unread(sequences);
-  if (!graphs_ || std::ranges::any_of(tokens, [](auto& row) { return row.size() > 1; }))
+  if (!StepGraphs::usable(context_, model_) ||
+      std::ranges::any_of(tokens, [](auto& row) { return row.size() > 1; }))
     return model_.prefill(context_, state_, tokens);
+  if (!graphs_) graphs_ = std::make_unique<StepGraphs>(context_, model_);
   std::vector<int32_t> ids, counts;
   for (const std::vector<int32_t>& row : tokens) {
     ids.insert(ids.end(), row.begin(), row.end());

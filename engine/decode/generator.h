@@ -128,7 +128,7 @@ class Generator {
   int64_t most_kept_;
   std::unique_ptr<DraftModel> draft_;  // null: none
   DecodeState state_;
-  std::unique_ptr<StepGraphs> graphs_;     // null: steps are launched kernel by kernel
+  std::unique_ptr<StepGraphs> graphs_;     // null until a step is one of a graph
   std::vector<Sequence> sequences_;        // in flight; sequences of one prompt are side by side
   std::vector<Kept> kept_;                 // oldest first
   std::shared_ptr<const TokenTrie> trie_;  // null: no schema was used yet

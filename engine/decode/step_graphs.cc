@@ -1,6 +1,7 @@
 #include "engine/decode/step_graphs.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <vector>
 
@@ -10,6 +11,12 @@ namespace trafo {
 namespace {
 
 constexpr const char* kStepGraphsOrigin = "decode step";
+constexpr int64_t kMostSteps = 256;  // numbers of tokens that have a plan
+
+// So that not every sequence that begins moves what all graphs read.
+int64_t with_room(int64_t count) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+}
 
 Tensor first_rows(const Tensor& tensor, int64_t rows) {
   return tensor.as_strided({rows, tensor.dim(1)}, {tensor.dim(1), 1}, tensor.offset());
@@ -85,7 +92,12 @@ Tensor StepGraphs::step(DecodeState& state, std::span<const int32_t> ids,
   if (!logits_.defined() || logits_.dim(0) < tokens) {
     release_graphs();
     logits_ = {};
-    logits_ = context_.empty({tokens, model_.spec().vocabulary}, model_.parameters().dtype());
+    logits_ =
+        context_.empty({with_room(tokens), model_.spec().vocabulary}, model_.parameters().dtype());
+  }
+  if (!steps_.contains(tokens) && std::ssize(steps_) == kMostSteps) {
+    release_graphs();
+    steps_.clear();
   }
   PlannedGraph& step = steps_[tokens];
   if (!step.planned) plan(step, state, tokens);
@@ -112,7 +124,7 @@ Tensor StepGraphs::upload_inputs(DecodeState& state, std::span<const int32_t> id
   if (!indices_.defined() || indices_.numel() < count) {
     release_graphs();
     indices_ = {};
-    indices_ = context_.empty({count}, DType::i32);
+    indices_ = context_.empty({with_room(count)}, DType::i32);
   }
   context_.backend().copy_from_host(indices_.raw(), values.data(), values.size() * sizeof(int32_t));
   indices_.mark_written();

@@ -65,7 +65,7 @@ class StepGraphs {
   Tensor storage_;  // of caches; undefined: they stay where they are
   Tensor source_;   // of the encoder
   Tensor indices_;  // of a step
-  Tensor logits_;   // of a step, [the most tokens, vocabulary]
+  Tensor logits_;   // of a step, [at least the most tokens, vocabulary]
   void* arena_ = nullptr;
   // The keys and values that the graphs read: where they are, and their slots.
   std::pair<const void*, int64_t> cache_{nullptr, 0};

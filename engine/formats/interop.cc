@@ -332,6 +332,15 @@ double write_and_check(const Format& format, const Job& job) {
   return difference;
 }
 
+HostModel without_output_bias(const HostModel& host, const fs::path& directory) {
+  HostModel folded = interop::fold_output_bias(host, directory);
+  const double difference = interop::logit_difference(host, folded);
+  require(difference <= kTolerance, ErrorCode::non_finite, kOrigin,
+          "without its output bias the model gives logits that differ from its own by ", difference,
+          "; nothing is left of it");
+  return folded;
+}
+
 }  // namespace
 
 double export_model(Context& context, const Model& model, const std::optional<Tokenizer>& tokenizer,
@@ -356,9 +365,9 @@ double export_model(Context& context, const Model& model, const std::optional<To
   // The models that are made for it, whose memory lies in the directory, are gone after this.
   const double difference = [&] {
     HostModel host = interop::host_model_of(context, model, unfinished.path());
-    // Of GPT-2's form, which has no output bias in llama.cpp.
+    // No architecture of llama.cpp that is written has an output bias.
     if (format == ExportFormat::gguf && host.spec().output.bias)
-      host = interop::fold_output_bias(host, unfinished.path());
+      host = without_output_bias(host, unfinished.path());
     host.is_bfloat16 = keeps_type && interop::has_bfloat16_values(host);
     return write_and_check(*found, {host, vocabulary, weights, unfinished.path()});
   }();

@@ -37,9 +37,10 @@ class CachingAllocator {
   MemoryStats stats() const;
   void reset_peak();
 
-  // Beside blocks in use, blocks are cached up to a quarter of the most bytes in use, and kSpare
-  // bytes. The most is of this and the last kPeriod allocations. Before others are returned to the
-  // system for a new block, a cached one of up to twice the size is taken.
+  // Blocks in use and cached ones together have at most 1.25 times the most bytes that were in use
+  // at once, and kSpare. The most is that of this period of kPeriod allocations and of the one
+  // before. Before others are returned to the system for a new block, a cached one of up to twice
+  // the size is taken.
   static constexpr size_t kSpare = size_t{16} << 20;
   static constexpr int64_t kPeriod = 1 << 16;
 

@@ -708,6 +708,23 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   return load_model(context, open_model(path, ElementTypes::ours_and_codes), dtype, int8_weights);
 }
 
+namespace {
+
+// Reads the weights into their place where that is memory of the host, so that they are in memory
+// once: a file that does not fit or is damaged is found before.
+void replace_weights(Context& context, const SafetensorsReader& reader,
+                     ParameterStore& parameters) {
+  if (cpu_thread_pool(context.backend()) == nullptr || parameters.has_master() ||
+      parameters.has_codes())
+    return read_weights(context, reader, parameters);
+  const std::string no_prefix;
+  check_tensors(reader, parameters, {&no_prefix, 1});
+  reader.verify();
+  read_new_weights(context, reader, parameters);
+}
+
+}  // namespace
+
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model) {
   require(!reader.metadata().contains(kAdapterKey) && !model.adapter(), ErrorCode::invalid_argument,
           kModelIoOrigin, reader.label(),
@@ -740,17 +757,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
   require(misfit.empty() && differences.empty(), ErrorCode::invalid_argument, kModelIoOrigin,
           reader.label(), " is not for this model: ", misfit,
           misfit.empty() || differences.empty() ? "" : "; ", differences);
-  if (cpu_thread_pool(context.backend()) != nullptr && !parameters.has_master() &&
-      model.config().base_precision == BasePrecision::none) {
-    // The model takes the memory of its weights once, so a file that does not fit or is damaged is
-    // found before. Only one that cannot be read again leaves a part of the weights as they were.
-    const std::string no_prefix;
-    check_tensors(reader, parameters, {&no_prefix, 1});
-    reader.verify();
-    read_new_weights(context, reader, model.parameters());
-  } else {
-    read_weights(context, reader, model.parameters());
-  }
+  replace_weights(context, reader, model.parameters());
   read_labels(reader, model);
   std::optional<VocabularyTokens> own = model.tokens();
   read_tokens(reader, model);

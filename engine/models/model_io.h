@@ -60,7 +60,8 @@ struct TensorFile {
   void write(ByteSink& sink) const { write_safetensors(sink, entries, metadata); }
 };
 
-// A copy of a model in host memory, as a file. Besides `metadata`, the file gets the
+// A model in host memory, as a file: a copy, but for frozen parameters on a CPU, which must not be
+// written while the file lives. Besides `metadata`, the file gets the
 // configuration, Origin::vocabulary and Model::tokens(). `weights` are laid out like
 // ParameterStore::master().
 TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
@@ -97,7 +98,8 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
 void load_weights(Context& context, const SafetensorsReader& reader, Model& model);
 
 // The same from a model that may differ in what decides no weight: dropout and max_positions.
-// INVALID_ARGUMENT names what does not fit, and the first tensor of another shape.
+// INVALID_ARGUMENT names what does not fit, and the first tensor of another shape. On a CPU, IO
+// after the file was checked leaves a part of its weights in the model.
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model);
 
 // The special tokens of the model in the file, if the file has them. CORRUPT_FILE.

@@ -243,7 +243,7 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
   flat_grad_ = context.empty({trainable}, master_.dtype());
   if (frozen == 0)
     frozen_ = {};
-  else if (!frozen_.defined())  // otherwise lay_out() keeps it
+  else if (!frozen_.defined() || frozen_.numel() != frozen)  // otherwise lay_out() has given it
     frozen_ = zero_workspace(context, frozen, dtype);
   for (Entry& entry : entries_) {
     entry.group.dtype = dtype;
@@ -301,21 +301,25 @@ std::deque<ParameterStore::Entry> ParameterStore::without_tensors() const {
   return entries;
 }
 
+// Whether all parameters become frozen and all new ones are trainable, as under an adapter. Their
+// workspace is then that of the frozen ones as it is: the model is never in memory twice.
+bool ParameterStore::becomes_frozen(const std::deque<Entry>& entries) const {
+  const auto is_frozen = [](const Entry& entry) { return !entry.group.trainable; };
+  if (frozen_.defined() || has_master() || entries.size() < entries_.size()) return false;
+  const auto first_new = entries.begin() + std::ssize(entries_);
+  return std::none_of(entries_.begin(), entries_.end(), is_frozen) &&
+         std::all_of(entries.begin(), first_new, is_frozen) &&
+         std::none_of(first_new, entries.end(), is_frozen);
+}
+
 // Lays the parameters out as the groups of `entries` say. These are the entries that there are,
 // with other groups and updates; some may follow at the end or be missing there. Values are kept,
 // and new ones are zero.
 void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_t quantize_bits) {
   require_unused();
   ParameterStore next = *this;
-  // Where all parameters become frozen, as under an adapter, their workspace is that of the frozen
-  // ones as it is: the model is never in memory twice.
-  const auto is_frozen = [](const Entry& entry) { return !entry.group.trainable; };
-  const bool keeps_workspace =
-      !frozen_.defined() && !has_master() && entries.size() >= entries_.size() &&
-      std::none_of(entries_.begin(), entries_.end(), is_frozen) &&
-      std::all_of(entries.begin(), entries.begin() + std::ssize(entries_), is_frozen);
-  next.flat_ = next.frozen_ = {};
-  if (keeps_workspace) next.frozen_ = flat_;
+  next.flat_ = {};
+  next.frozen_ = becomes_frozen(entries) ? flat_ : Tensor{};
   next.quantize_bits_ = quantize_bits;
   next.entries_ = std::move(entries);
   next.make_workspaces(context, dtype());

@@ -288,6 +288,7 @@ class ParameterStore {
   void lay_out(Context& context, std::deque<Entry> entries) {
     lay_out(context, std::move(entries), quantize_bits_);
   }
+  bool becomes_frozen(const std::deque<Entry>& entries) const;
   void lay_out(Context& context, std::deque<Entry> entries, int64_t quantize_bits);
   // Writes the value of a trainable parameter from its exact one.
   void round_into_value(Context& context, const Entry& entry, const Tensor& exact) const;

@@ -255,7 +255,8 @@ void expect_same_pieces(const Pieces& got, const Pieces& expected) {
 
 // Sequences of many lengths begin and end while others are in flight; ended ones are kept. The
 // cache grows, and is another one for the second round, which finds nothing in flight.
-Pieces generate(Context& context, const Model& model, int64_t kept) {
+// With `switches`, graphs are not wanted for a while.
+Pieces generate(Context& context, const Model& model, int64_t kept, bool switches = false) {
   Generator generator(context, model, std::nullopt, nullptr, kept);
   GenerationOptions options;
   options.translate.decode.word_scores = true;
@@ -271,6 +272,9 @@ Pieces generate(Context& context, const Model& model, int64_t kept) {
   for (int round = 0; round < 2; ++round) {
     generator.start_ids({{4, 5, 6, 7, 8, 9, 10}, {11}, {5, 5, 5}}, options);
     take(25);
+    if (switches) context.set_graphs(false);
+    take(5);
+    if (switches) context.set_graphs(true);
     GenerationOptions drawn = options;
     drawn.translate.decode.sampling.on = true;
     drawn.translate.decode.n_best = 2;
@@ -299,6 +303,7 @@ TEST_P(StepGraphsTest, GenerateTheSameTokens) {
       const int64_t before = captures(*context_);
       context_->set_graphs(true);
       expect_same_pieces(generate(*context_, *model, kept), expected);
+      expect_same_pieces(generate(*context_, *model, kept, true), expected);
       if (before >= 0) {
         EXPECT_GT(captures(*context_), before);
       }

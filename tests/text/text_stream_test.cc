@@ -89,6 +89,21 @@ TEST_P(TextStreamTest, PiecesOfRandomTokensAreTheirText) {
   }
 }
 
+// A character whose bytes have special tokens between them, which have no text.
+TEST(TextStream, BytesThatAreFarApartAreACharacter) {
+  const Tokenizer tokenizer = testing::chat_tokenizer();
+  StreamIds ids(20, tokenizer.encode("a")[0]);
+  const StreamIds euro = tokenizer.encode("\u20ac");
+  ASSERT_EQ(euro.size(), 3u);
+  ids.push_back(euro[0]);
+  ids.insert(ids.end(), 7, tokenizer.eos_id());
+  ids.insert(ids.end(), {euro[1], euro[2]});
+  TextStream stream(tokenizer, {});
+  std::string text;
+  for (const int32_t id : ids) text += stream.push(id);
+  EXPECT_EQ(text + stream.finish(), tokenizer.continuation({}, ids));
+}
+
 TEST_P(TextStreamTest, CharactersComeWithTheirLastToken) {
   TextStream stream(tokenizer_, {});
   std::string text, whole;

@@ -103,6 +103,21 @@ TEST(Adapter, OneThatIsNewChangesNothing) {
   }
 }
 
+// Nothing of the adapter is frozen while it is added, and some of it later: the layout of one model
+// is that of another whose parameters are all trainable.
+TEST(Adapter, APartOfItCanBeFrozen) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const ModelConfig config = form_of("llama untied");
+  const auto model = make_model(*context, config, 5), other = make_model(*context, config, 5);
+  add_adapter(*context, *model, kAdapterOfRank3, 4);
+  model->parameters().set_trainable(*context, "decoder.0.*", false);
+  const Values base = values_of(*context, *other);
+  other->parameters().copy_groups(*context, model->parameters());
+  EXPECT_EQ(values_of(*context, *other, true), base);
+  for (ParamId id = 0; id < static_cast<ParamId>(model->parameters().count()); ++id)
+    EXPECT_EQ(other->parameters().trainable(id), model->parameters().trainable(id));
+}
+
 // The definition: a model whose weights are W + scale B A.
 TEST(Adapter, ComputesWhatMergedWeightsDoAndUnmergesToTheSameBits) {
   for (const char* form : kForms) {

@@ -20,7 +20,7 @@ struct GgufPlaced {
   MappedTensor ours;
   int64_t head_rows = 0;    // of a head, where the two halves of each are interleaved; otherwise 0
   bool is_float32 = false;  // also where matrices are stored in fewer bits
-  float factor = 1;  // that ours is multiplied by; if not 1, another tensor has ours as it is
+  float factor = 1;         // times ours is the tensor; if not 1, another tensor has ours as it is
 };
 
 // The keys of a file that begin with the name of its architecture. CORRUPT_FILE names the file and
@@ -61,12 +61,12 @@ struct GgufFamily {
     Form form;
   };
   std::vector<Architecture> architectures;
-  // UNSUPPORTED, naming it: a setting that no form says.
+  // Throws UNSUPPORTED with the name of a setting that no form says.
   void (*check)(const ModelSpec& spec, std::string_view name);
   // token_embd.weight is the first.
   std::vector<GgufPlaced> (*tensors)(const ModelConfig& config, const ModelSpec& spec,
                                      std::string_view name);
-  // Those that the families do not share.
+  // Adds the keys that the families do not share.
   void (*add_keys)(const ModelSpec& spec, std::string_view name, const AddGgufKey& add);
   // The model that the file describes, by the keys that llama.cpp reads. Shared keys are read.
   void (*describe)(const GgufKeys& keys, ModelConfig& config);

@@ -75,8 +75,8 @@ Item item_of(const Params& p, int64_t index) {
           p.key_end[sequence] - p.key_begin[sequence]};
 }
 
-// `together` query heads, a divisor of their number, are one unit of work on one thread.
-// block_work: of a block.
+// `together` query heads, a divisor of their number, are one unit of work on one thread. A block
+// has `block_work` multiplications.
 template <class Params, class F>
 void for_each_item(ThreadPool& pool, const Params& p, int64_t together, int64_t block_work,
                    F&& fn) {
@@ -523,7 +523,8 @@ int32_t attention_forward_simd(ThreadPool& pool, const AttentionForwardParams& p
         note_kernel(p, one_query_kernel && p.query_end[i] - p.query_begin[i] == 1
                            ? AttentionKernel::one_query
                            : AttentionKernel::tiles);
-    // A thread that has all heads of a group reads their keys once, if there is as much for each.
+    // If the groups divide evenly among the threads, each takes whole ones, whose keys it reads
+    // once.
     const bool one_query = one_query_kernel && p.max_queries == 1;
     const bool grouped = one_query && p.sequences * p.kv_heads % pool.threads() == 0;
     for_each_item(

@@ -1,5 +1,6 @@
 #include "engine/text/tokenizer/text_stream.h"
 
+#include <string_view>
 #include <utility>
 
 namespace trafo {
@@ -42,12 +43,14 @@ std::string TextStream::take(size_t count) {
 }
 
 // Forgets all but the last tokens where these stand for all: they are not a mere beginning of a
-// text.
+// text, and do not begin within a character.
 void TextStream::shorten() {
   if (before_.size() <= kMostBefore || tokenizer_.open_tail(before_) > 0) return;
   const std::span<const int32_t> last = std::span<const int32_t>(before_).last(kKeptBefore);
   std::string text = tokenizer_.decode(last);
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return;
+  constexpr std::string_view kUnknownCharacter = "\xef\xbf\xbd";
+  if (text.starts_with(kUnknownCharacter) || text.find_first_not_of(" \t\r\n") == std::string::npos)
+    return;
   before_.erase(before_.begin(), before_.end() - kKeptBefore);
   before_text_ = std::move(text);
 }

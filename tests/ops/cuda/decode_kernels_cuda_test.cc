@@ -74,10 +74,11 @@ std::vector<DecodeCase> decode_cases() {
   ops::AttentionOptions plain, window, capped;
   window.window = 50;
   capped.soft_cap = 3;
-  return {{4, 4, 64, 0, 3, plain},         {32, 8, 64, 0, 1, plain},  {32, 8, 64, 0, 70, plain},
-          {32, 8, 128, 16, 70, window},    {6, 3, 72, 0, 90, capped}, {7, 1, 256, 0, 60, plain},
-          {12, 4, 40, 8, 50, plain, true}, {3, 1, 20, 0, 120, plain}, {2, 2, 7, 1, 9, plain, true},
-          {5, 1, 32, 0, 80, window},       {2, 1, 200, 0, 200, plain}};
+  return {{4, 4, 64, 0, 3, plain},         {32, 8, 64, 0, 1, plain},   {32, 8, 64, 0, 70, plain},
+          {32, 8, 128, 16, 70, window},    {6, 3, 72, 0, 90, capped},  {7, 1, 256, 0, 60, plain},
+          {12, 4, 40, 8, 50, plain, true}, {3, 1, 20, 0, 120, plain},  {2, 2, 7, 1, 9, plain, true},
+          {5, 1, 32, 0, 80, window},       {2, 1, 200, 0, 200, plain}, {20, 2, 64, 0, 5, plain},
+          {9, 1, 128, 0, 5, plain}};
 }
 
 // Sequences of 0 to 1,300 keys, in any order in the cache; the bits of a sequence are those it has

@@ -2730,7 +2730,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
+    #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. IO after the file was checked: the model has a part of its weights. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
