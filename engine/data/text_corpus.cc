@@ -371,6 +371,8 @@ std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
     add(kept, inside, part.weight, 0);
     add(held, outside, 1, 1);
   }
+  require(!kept.empty(), ErrorCode::invalid_argument, kTextCorpusOrigin, "all ", size_,
+          " pairs are copies of the ", seen.size(), " that would be held out");
   return {TextCorpus(std::move(kept)), TextCorpus(std::move(held))};
 }
 

@@ -379,6 +379,13 @@ TEST_F(TextCorpusTest, FingerprintsAreThoseOfEarlierReleases) {
   EXPECT_EQ(held.fingerprint(), 543217151617930686u);
 }
 
+TEST_F(TextCorpusTest, CopiesAloneCannotBeHeldOut) {
+  const TextCorpus copies = load_monolingual(write("a", "one\none\none\none\n"));
+  expect_error(ErrorCode::invalid_argument,
+               "all 4 pairs are copies of the 1 that would be held out",
+               [&] { copies.hold_out(2); });
+}
+
 TEST(EpochMix, WeightsAreHowOftenAPairIsDrawn) {
   const EpochMix mix({{10, 1.0}, {7, 3.0}, {9, 0.25}});
   std::map<int64_t, int> total;
