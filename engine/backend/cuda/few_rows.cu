@@ -8,10 +8,9 @@
 // The elements of an mma's k are not neighbours: lane 4 g + q reads eight neighbours from 8 q on,
 // and takes the first four as its elements of one mma and the others as those of the next one. Both
 // operands are read so, 16 bytes at a time, and a sum does not mind the order of its terms.
-#include "engine/backend/cuda/few_rows.h"
-
 #include "engine/backend/cuda/device/mma.cuh"
 #include "engine/backend/cuda/device/numeric.cuh"
+#include "engine/backend/cuda/small_gemms.h"
 
 namespace trafo::cuda {
 namespace {

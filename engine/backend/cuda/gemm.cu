@@ -4,9 +4,8 @@
 #include <type_traits>
 
 #include "engine/backend/cuda/device/elementwise.cuh"
-#include "engine/backend/cuda/few_rows.h"
 #include "engine/backend/cuda/gemm_plans.h"
-#include "engine/backend/cuda/rank_update.h"
+#include "engine/backend/cuda/small_gemms.h"
 #include "engine/backend/gemm_kernels.h"
 
 namespace trafo::cuda {

@@ -3,12 +3,11 @@
 //
 // The columns of an mma are not neighbours: column 2 q + e of tile t of a block of 32 is the
 // block's column 8 q + 2 t + e. So a lane has eight neighbours of a row of C, 16 bytes.
-#include "engine/backend/cuda/rank_update.h"
-
 #include <algorithm>
 
 #include "engine/backend/cuda/device/mma.cuh"
 #include "engine/backend/cuda/device/numeric.cuh"
+#include "engine/backend/cuda/small_gemms.h"
 
 namespace trafo::cuda {
 namespace {

@@ -38,7 +38,7 @@ struct OnlineSoftmax {
   }
 };
 
-// What the warps of a block have of one head, merged in their order.
+// The sums of one head that the warps of a block have, which are merged in their order.
 template <int kWarps, int kWidth>
 struct WarpParts {
   float maxima[kWarps], sums[kWarps], values[kWarps][kWidth];
