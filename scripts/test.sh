@@ -17,6 +17,16 @@ done
 
 step() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 
+# After a failure the last lines are those of the cases that failed, because the tests before and after them print thousands.
+run_tests() {  # preset
+  local status=0
+  ctest --preset "$1" -j4 || status=$?
+  [[ $status -ne 0 ]] || return 0
+  printf '\n== %s: cases that failed\n' "$1"
+  grep -hE -B 20 '^\[  FAILED  \] .* ms\)$' "build/$1/Testing/Temporary/LastTest.log" || true
+  return "$status"
+}
+
 step "dependencies"
 scripts/install-dependencies.sh --tests --bindings
 PATH=$(scripts/install-go.sh):$PATH
@@ -31,7 +41,7 @@ scripts/generate_options.py --check
 step "release build and tests"
 cmake --preset release -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=ON -DTRAFO_UNITY_LIBRARY=ON >/dev/null
 cmake --build --preset release
-ctest --preset release -j4
+run_tests release
 
 if [[ $sanitizers -eq 1 ]]; then
   for preset in asan tsan; do
@@ -39,7 +49,7 @@ if [[ $sanitizers -eq 1 ]]; then
     cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$all -DTRAFO_CLI_TESTS=$all -DTRAFO_SANITIZE_ALL_FORMS=$all \
       -DTRAFO_TEST_OBJECTS="$PWD/build/release" >/dev/null
     cmake --build --preset "$preset"
-    ctest --preset "$preset" -j4
+    run_tests "$preset"
     # Programs with a sanitizer are large, and nothing below needs them.
     [[ -z ${CI:-} ]] || cmake --build --preset "$preset" --target clean
   done

@@ -90,13 +90,7 @@ TEST_F(DevicesCli, AdaptersFrozenParametersAndProfilesAreThoseOfOneDevice) {
 
 TEST_F(DevicesCli, ASignalSavesAndStopsAllRanks) {
   Running running(folder_->path(), with("stopped", "1000000u", "--devices cpu,cpu"));
-  bool training = false;
-  for (int i = 0; i < 3000 && !training; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    training = fs::exists(file("stopped/metrics.jsonl")) &&
-               read_file(file("stopped/metrics.jsonl")).find("\"loss\"") != std::string::npos;
-  }
-  ASSERT_TRUE(training);
+  ASSERT_TRUE(waits_for_training(file("stopped")));
   running.signal(SIGTERM);
   const Outcome outcome = running.wait();
   EXPECT_EQ(outcome.exit_code, 143) << outcome.err;

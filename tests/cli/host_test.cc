@@ -61,16 +61,6 @@ class Environment {
   std::vector<std::string> names_;
 };
 
-bool waits_for_training(const std::string& run) {
-  for (int i = 0; i < 3000; ++i) {  // a loaded machine may need long
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    if (fs::exists(run + "/metrics.jsonl") &&
-        read_file(run + "/metrics.jsonl").find("\"loss\"") != std::string::npos)
-      return true;
-  }
-  return false;
-}
-
 // A lost terminal, and what job schedulers send before a time limit.
 TEST_F(Cli, SignalsOfTerminalsAndSchedulersSave) {
   for (const auto& [number, code] :

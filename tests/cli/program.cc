@@ -7,12 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <thread>
 
 extern char** environ;
 
@@ -56,6 +58,15 @@ Running::~Running() {
 
 void Running::signal(int number) const {
   kill(pid_, number);
+}
+
+bool Running::says(const std::string& text, int seconds) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  do {
+    if (read_file(files_ + "/err").find(text) != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 Outcome Running::wait() {
@@ -118,6 +129,16 @@ std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in.is_open()) << path;
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool waits_for_training(const std::string& run) {
+  for (int i = 0; i < 3000; ++i) {  // a loaded machine may need long
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (fs::exists(run + "/metrics.jsonl") &&
+        read_file(run + "/metrics.jsonl").find("\"loss\"") != std::string::npos)
+      return true;
+  }
+  return false;
 }
 
 void write_file(const std::string& path, const std::string& content) {

@@ -27,6 +27,8 @@ class Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   void signal(int number) const;
+  // Whether standard error holds `text` within `seconds`, which a loaded machine may need.
+  bool says(const std::string& text, int seconds = 120) const;
   Outcome wait();
 
  private:
@@ -63,6 +65,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 
 std::string read_file(const std::string& path);  // fails the test if there is none
 void write_file(const std::string& path, const std::string& content);
+bool waits_for_training(const std::string& run);  // until metrics.jsonl of this folder has a loss
 std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace translate_train::testing

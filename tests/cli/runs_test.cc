@@ -2,11 +2,9 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <tuple>
 
 #include "tests/cli/cli_fixture.h"
@@ -324,14 +322,7 @@ TEST_F(Cli, TerminationSavesAndEndsWith143) {
     const std::string name = "signalled" + std::to_string(number);
     Arguments arguments = small(name, "1000000u");
     Running running(folder_->path(), arguments);
-    // Until it trains; a loaded machine may need long.
-    bool training = false;
-    for (int i = 0; i < 3000 && !training; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      training = fs::exists(file(name + "/metrics.jsonl")) &&
-                 read_file(file(name + "/metrics.jsonl")).find("\"loss\"") != std::string::npos;
-    }
-    ASSERT_TRUE(training);
+    ASSERT_TRUE(waits_for_training(file(name)));
     running.signal(number);
     const Outcome outcome = running.wait();
     EXPECT_EQ(outcome.exit_code, code) << outcome.err;
