@@ -535,6 +535,8 @@ TEST_F(ImportTest, Ministral3) {
     EXPECT_EQ(json["architectures"][0], "Ministral3ForCausalLM");
     EXPECT_EQ(json["model_type"], "ministral3");
     EXPECT_FALSE(json.contains("attention_bias") || json.contains("sliding_window"));
+    const FileJson again = {{"original_max_position_embeddings", 20}, {"beta", 0.1}};
+    EXPECT_EQ(json["llama_4_scaling"], again);  // vLLM's
   });
   EXPECT_EQ(imported(directory).model->config(), config);
   const auto refused = [&](ErrorCode code, const char* text,
@@ -547,6 +549,9 @@ TEST_F(ImportTest, Ministral3) {
           [](FileJson& json) { json["rope_parameters"].erase("llama_4_scaling_beta"); });
   refused(corrupt_file, "llama_4_scaling_beta must be at least 0",
           [](FileJson& json) { json["rope_parameters"]["llama_4_scaling_beta"] = -0.1; });
+  for (const char* key : {"beta", "original_max_position_embeddings"})
+    refused(unsupported, "llama_4_scaling has other values",
+            [&](FileJson& json) { json["llama_4_scaling"][key] = 3; });
   refused(unsupported, "rope_type is default; this model_type has yarn", [](FileJson& json) {
     json["rope_parameters"] = {{"rope_type", "default"}};
   });

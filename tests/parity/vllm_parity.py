@@ -52,7 +52,9 @@ SETTINGS = {
     "gemma3": dict(num_hidden_layers=3, layer_types=[SLIDING, SLIDING, FULL], sliding_window=6, query_pre_attn_scalar=32, tie_word_embeddings=True,
                    rope_parameters={FULL: DEFAULT | {"rope_theta": 1e6}, SLIDING: DEFAULT}),
     "gemma2": dict(layer_types=[SLIDING, FULL], sliding_window=6, query_pre_attn_scalar=32, attn_logit_softcapping=50.0,
-                   final_logit_softcapping=30.0, rope_parameters=DEFAULT, tie_word_embeddings=True)}
+                   final_logit_softcapping=30.0, rope_parameters=DEFAULT, tie_word_embeddings=True),
+    "ministral3": dict(rope_parameters={"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 8, "mscale": 1.0,
+                                        "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3})}
 
 
 class Case(import_cases.Case):

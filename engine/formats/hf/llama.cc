@@ -172,7 +172,8 @@ constexpr const char *kNoRopeLayers = "no_rope_layers", *kNoRopeInterval = "no_r
 constexpr const char *kMaxPositions = "max_position_embeddings",
                      *kOriginal = "original_max_position_embeddings";
 constexpr const char *kRopeParameters = "rope_parameters", *kRopeScaling = "rope_scaling";
-constexpr const char* kQueryGrowth = "llama_4_scaling_beta";
+constexpr const char *kQueryGrowth = "llama_4_scaling_beta",
+                     *kGrowthForVllm = "llama_4_scaling";  // where vLLM reads it, and it alone
 constexpr const char *kWindow = "sliding_window", *kLayerTypes = "layer_types",
                      *kWindowedLayer = "sliding_attention", *kFullLayer = "full_attention";
 constexpr const char* kGemmaScale = "query_pre_attn_scalar";
@@ -275,6 +276,12 @@ Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   json["rms_norm_eps"] = decoder.norm.epsilon;
   json["rope_theta"] = angles.theta;
   json[kRopeScaling] = rope_json(angles);
+  if (angles.query_growth > 0) {
+    Json growth;
+    growth[kOriginal] = angles.original_positions;
+    growth["beta"] = angles.query_growth;
+    json[kGrowthForVllm] = std::move(growth);
+  }
   json["attention_dropout"] = attention.dropout;
   const std::string_view type = its_class.model_type;
   if (type != "qwen2" && type != "mistral" && type != "ministral3")
@@ -340,12 +347,19 @@ void read_yarn(const ConfigReader& rope, ModelConfig& config) {
 
 // Ministral 3, whose class reads no other scaling. It does not read the max_position_embeddings
 // that it writes there.
-void read_query_growth(const ConfigReader& rope, const std::string& type, ModelConfig& config) {
+void read_query_growth(const ConfigReader& json, const ConfigReader& rope, const std::string& type,
+                       ModelConfig& config) {
   require(type == "yarn", ErrorCode::unsupported, kOrigin, rope.label(), ": rope_type is ", type,
           "; this model_type has yarn");
   config.rope_query_growth = rope.number(kQueryGrowth);
   require(config.rope_query_growth >= 0, ErrorCode::corrupt_file, kOrigin, rope.label(), ": ",
           kQueryGrowth, " must be at least 0");
+  if (!json.has(kGrowthForVllm)) return;
+  const ConfigReader again = json.inside(kGrowthForVllm);
+  require(again.number("beta") == config.rope_query_growth &&
+              again.number(kOriginal) == static_cast<double>(config.rope_original_positions),
+          ErrorCode::unsupported, kOrigin, json.label(), ": ", kGrowthForVllm,
+          " has other values than ", kQueryGrowth, " and ", kOriginal, " of ", rope.label());
 }
 
 // The scaling that `rope` describes. The keys of its type are allowed and no others.
@@ -421,7 +435,7 @@ void read_rope_object(const ConfigReader& json, const ConfigReader& rope, const 
     read_alpha(rope, config);
   else
     read_rope_scaling(json, rope, of, type, config);
-  if (of.query_growth) read_query_growth(rope, type, config);
+  if (of.query_growth) read_query_growth(json, rope, type, config);
 }
 
 // Gemma 3: `rope_parameters` has an object for each kind of layer. Older files have rope_theta,
