@@ -41,7 +41,8 @@ struct TokenizedCorpusOptions {
   // Of preference pairs: each answer is a row by itself, of two sentences: it and the answer of
   // another row to its prompt (Kto).
   bool answers_apart = false;
-  TokenMasking masking = {};  // of the form `masked`
+  TokenMasking masking = {};         // of the form `masked`
+  const char* purpose = "train on";  // for an error: no pair is left to ...
 };
 // The tokens that the model reads of a source and a target; an encoder_decoder reads the target.
 int64_t stream_tokens(SequenceForm form, int64_t source, int64_t target);

@@ -255,9 +255,9 @@ void TokenizedCorpus::finish() {
   report_.pairs = size();
   require(
       size() > 0, ErrorCode::invalid_argument, kTokenizedCorpusOrigin,
-      "no sentence pair is left to train on: of ", report_.lines, " lines, ", report_.dropped_empty,
-      " have an empty side and ", report_.dropped_long, " are longer than ", options_.max_length,
-      " tokens or than a batch of ", options_.batch_tokens,
+      "no sentence pair is left to ", options_.purpose, ": of ", report_.lines, " lines, ",
+      report_.dropped_empty, " have an empty side and ", report_.dropped_long, " are longer than ",
+      options_.max_length, " tokens or than a batch of ", options_.batch_tokens,
       report_.dropped_ratio > 0 ? concat("; ", report_.dropped_ratio, " differ too much in length")
                                 : "",
       report_.dropped_identical > 0

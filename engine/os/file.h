@@ -84,8 +84,10 @@ int file_status(int file, FileStatus& status) noexcept;
 int status_of(PathRef path, FileStatus& status) noexcept;       // follows symbolic links
 int link_status_of(PathRef path, FileStatus& status) noexcept;  // does not
 
-// A stream that makes or overwrites a file. Null: errno has the reason.
+// A stream that makes a file or appends to it. Null: errno has the reason.
 std::FILE* open_stream(PathRef path) noexcept;
+// Empties the file of a stream to which nothing was written yet. A pipe or device stays as it is.
+int empty_stream(std::FILE* stream) noexcept;
 
 // A file of the kernel, such as /proc/meminfo; empty if it cannot be read.
 std::string read_system_file(const char* path);

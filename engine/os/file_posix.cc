@@ -188,7 +188,14 @@ int link_status_of(PathRef path, FileStatus& status) noexcept {
 }
 
 std::FILE* open_stream(PathRef path) noexcept {
-  return std::fopen(c_str(path), "wb");
+  return std::fopen(c_str(path), "ab");
+}
+
+int empty_stream(std::FILE* stream) noexcept {
+  FileStatus status;
+  const int file = ::fileno(stream);
+  if (file_status(file, status) != 0) return -1;
+  return status.kind == FileStatus::Kind::regular ? truncate_file(file, 0) : 0;
 }
 
 std::string read_system_file(const char* path) {

@@ -353,11 +353,18 @@ int link_status_of(PathRef path, FileStatus& status) noexcept {
 
 std::FILE* open_stream(PathRef path) noexcept {
   try {
-    return _wfopen(system_path(path).c_str(), L"wb");
+    return _wfopen(system_path(path).c_str(), L"ab");
   } catch (...) {
     errno = ENOMEM;
     return nullptr;
   }
+}
+
+int empty_stream(std::FILE* stream) noexcept {
+  const int file = _fileno(stream);
+  const bool is_disk =
+      GetFileType(reinterpret_cast<HANDLE>(_get_osfhandle(file))) == FILE_TYPE_DISK;
+  return is_disk ? truncate_file(file, 0) : 0;
 }
 
 std::string read_system_file(const char*) {

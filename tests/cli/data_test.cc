@@ -455,6 +455,10 @@ TEST_F(DataTest, MistakesAreNamed) {
           "--max-length-ratio: must be 0 (any) or at least 1", kUsage);
   refused({"--train-sets", "train.de", "train.en", "--max-length", "2"},
           "no sentence pair is left to train on", kUsage);
+  for (const char* side : {"valid.de", "valid.en"})
+    write_file(folder_.file(side), "ein " + std::string(400, 'b') + "\n");
+  refused({"--train-sets", "train.de", "train.en", "--max-length", "60"},
+          "no sentence pair is left to validate with: of 1 lines", kUsage);
 }
 
 // --- size ---

@@ -269,6 +269,18 @@ TEST_F(TrainingCli, TrainingBeginsWithImportedModels) {
               std::string::npos)
         << outcome.err;
     trained(tuned + Arguments{"--after", "12u"});  // and goes on
+    if (name == "hf-gpt2") {                       // its positions are those of both sides together
+      const std::string config = read_file(file(name + "-dir/config.json"));
+      const int positions = std::stoi(config.substr(config.find("\"n_positions\":") + 14));
+      const Arguments long_texts = changed(tuned, "--model", "long") + vocabulary;
+      const auto up_to = [&](int length) {
+        return long_texts + Arguments{"--after", "1u", "--max-length", std::to_string(length)};
+      };
+      refused(up_to(positions + 1), "--max-length: the pretrained model has " +
+                                        std::to_string(positions) + " positions, for up to " +
+                                        std::to_string(positions) + " tokens of both sides");
+      trained(up_to(positions));
+    }
     const auto loss = [&](const std::string& run) {
       std::vector<double> values;
       for (const std::string& line : lines_of(read_file(file(run + "/metrics.jsonl"))))

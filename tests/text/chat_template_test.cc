@@ -187,7 +187,8 @@ TEST(JinjaTemplate, ErrorsNameTheLine) {
       {"\n{{ s is nosuch }}", "test.jinja:2: the test 'nosuch' is not supported"},
       {"\n{{ nosuch(1) }}", "test.jinja:2: the function 'nosuch' is not supported here"},
       {"\n{{ strftime_now('%Y') }}",
-       "test.jinja:2: the function 'strftime_now' is not supported here"},
+       "test.jinja:2: strftime_now needs a day: give the conversation a member \"strftime_now\": "
+       "\"2026-11-29\""},
       {"\n{{ l.append(1) }}",
        "test.jinja:2: the method 'append' changes a list; write list + [element]"},
       {"\n{{ s.format(1) }}", "test.jinja:2: the method 'format' of texts is not supported"},

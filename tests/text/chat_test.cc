@@ -90,6 +90,16 @@ TEST(ChatTemplate, HasSpecialTokensAndMembersAsVariables) {
                         {.add_generation_prompt = true})
                 .text,
             "<s><|im_end|>FalsemTrue1True");
+  // As rows of datasets have them.
+  EXPECT_EQ(
+      chat.render(chat_json(
+                      R"({"more": "m", "chat_template_kwargs": {"more": "of the row", "tools": [],
+                          "strftime_now": "2026-11-29"}, )" +
+                      one + "}"))
+          .text,
+      "<s><|im_end|>Falseof the rowFalse1True");
+  expect_error(ErrorCode::invalid_argument, "chat_template_kwargs is no object",
+               [&] { chat.render(chat_json(R"({"chat_template_kwargs": 1, )" + one + "}")); });
   expect_error(ErrorCode::invalid_argument, "strftime_now is no day",
                [&] { chat.render(chat_json(R"({"strftime_now": "today", )" + one + "}")); });
   for (const char* wrong : {"{}", "[]", R"({"messages": []})", R"({"messages": "x"})",

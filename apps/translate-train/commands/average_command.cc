@@ -103,6 +103,7 @@ int average(AverageArguments arguments) {
   if (!arguments.metric.empty() && arguments.best == 0) usage_error("--metric belongs to --best");
   if (!arguments.models.empty()) {
     if (arguments.output.empty()) usage_error("--output: where the mean of the models goes");
+    refuse_part_of_run(arguments.output);
     for (const std::string& given : arguments.models) models.push_back(usual_model(given));
   } else {
     if (!fs::is_directory(trafo::os::path_of(arguments.run)))

@@ -92,6 +92,9 @@ bool is_outer_factor(std::string_view parameter);
 std::string matrix_of_factor(std::string_view parameter);
 // Refuses a folder that has a model or a vocabulary already.
 void require_no_model_in(const std::string& folder);
+// Refuses to replace a file without which a run cannot be used: one of a checkpoint, whose manifest
+// has its bytes, or the vocabulary beside checkpoints.
+void refuse_part_of_run(const std::string& file);
 // The name of its file in the directory of a run or a model.
 const char* vocabulary_name(const trafo_tokenizer* tokenizer);
 // Writes the vocabulary of a run. Replaces one of another kind, from a run that ended before its

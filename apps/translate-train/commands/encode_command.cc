@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/text_files.h"
 #include "settings/settings.h"
+#include "text/text_io.h"
 
 namespace translate_train {
 namespace {
@@ -28,6 +29,7 @@ int encode(const EncodeArguments& arguments) {
   const Tokenizer tokenizer =
       reading_texts(make<Tokenizer>(trafo_tokenizer_load, file.data(), file.size()),
                     arguments.parse_special, "", "");
+  refuse_output_over(arguments.files, arguments.output);
   Corpus text;
   {
     const Reporter::Phase phase(reporter, "reading");

@@ -363,7 +363,9 @@ Kind examine(const std::string& path, bool tensors) {
       return {"run", run_facts(path, tensors), show_run};
     if (fs::exists(trafo::os::path_of(path + "/" + kModelFile)))
       return {"checkpoint", checkpoint_facts(path, "", tensors), show_checkpoint};
-    usage_error(path + ": is neither a run directory nor a checkpoint");
+    usage_error(path + (fs::exists(trafo::os::path_of(path + "/metrics.jsonl"))
+                            ? ": has no checkpoint yet"
+                            : ": is neither a run directory nor a checkpoint"));
   }
   if (is_safetensors(path) || path.ends_with(".safetensors"))
     return {"model", model_facts(path, "", tensors), show_model};

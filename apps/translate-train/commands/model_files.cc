@@ -222,6 +222,19 @@ void require_no_model_in(const std::string& folder) {
     if (fs::exists(trafo::os::path_of(path))) usage_error(path + ": exists already");
 }
 
+void refuse_part_of_run(const std::string& file) {
+  const fs::path path = trafo::os::path_of(file);
+  if (!fs::exists(path)) return;
+  const fs::path folder = fs::absolute(path).parent_path();
+  const bool of_checkpoint = fs::exists(folder / "manifest.json"),
+             of_run =
+                 fs::exists(folder / "ckpt") &&
+                 trafo::os::path_of(vocabulary_in(folder.string())).filename() == path.filename();
+  if (of_checkpoint || of_run)
+    usage_error(fmt::format("--output {}: is a file of {}, which could not be used without it",
+                            file, of_checkpoint ? "a checkpoint" : "a run"));
+}
+
 void write_own_vocabulary(const std::string& run, const trafo_tokenizer* tokenizer) {
   const fs::path before = trafo::os::path_of(vocabulary_in(run)), name = vocabulary_name(tokenizer);
   if (!before.empty() && before.filename() != name) fs::remove(before);

@@ -6,6 +6,7 @@
 #include "commands/commands.h"
 #include "commands/text_files.h"
 #include "commands/training.h"
+#include "text/text_io.h"
 
 namespace translate_train {
 namespace {
@@ -24,6 +25,8 @@ struct VocabArguments {
 int vocab(const VocabArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   if (arguments.files.empty() && arguments.kind.empty()) usage_error("--train-sets is required");
+  refuse_output_over(arguments.files, arguments.output);
+  refuse_part_of_run(arguments.output);
   Corpus text;
   if (!arguments.files.empty()) {
     const Reporter::Phase phase(reporter, "reading");

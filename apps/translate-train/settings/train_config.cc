@@ -39,12 +39,13 @@ bool has_learned_positions(const trafo_model_config& model) {
                             : model.positions != TRAFO_POSITIONS_ROTARY;
 }
 
-// Learned positions end somewhere: a pair of a decoder-lm or a side of an encoder-decoder, with its
-// </s> and <s>, has to fit, or the text of an encoder, which counts both.
-int64_t longest_side(const trafo_model_config& model) {
-  if (model.architecture == TRAFO_ENCODER) return model.max_positions;
-  return has_encoder(model) ? model.max_positions - 2 : model.max_positions / 2 - 1;
+// The largest --max-length of a model: a side of an encoder-decoder has to fit with its </s> and
+// <s>. A decoder-lm and an encoder count all tokens of a pair.
+int64_t largest_length(const trafo_model_config& model) {
+  const bool sides = has_encoder(model) && model.architecture != TRAFO_ENCODER;
+  return sides ? model.max_positions - 2 : model.max_positions;
 }
+// Of a new model. A decoder-lm has room for an answer as long as a training text.
 int64_t positions_for(const trafo_model_config& model, int64_t max_length) {
   if (model.architecture == TRAFO_ENCODER) return max_length;
   return has_encoder(model) ? max_length + 2 : 2 * max_length + 2;
@@ -63,8 +64,9 @@ void fill_shape(Settings& settings, const Pretrained& pretrained) {
     settings.take_default(setting, its);
   }
   if (lm || has_learned_positions(pretrained.config))
-    settings.set_default(Setting::max_length,
-                         {std::to_string(std::min<int64_t>(256, longest_side(pretrained.config)))});
+    settings.set_default(
+        Setting::max_length,
+        {std::to_string(std::min<int64_t>(256, largest_length(pretrained.config)))});
 }
 
 // --after says when a run or its phase ends.
@@ -213,11 +215,13 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
           Setting::max_length,
           fmt::format("the pretrained model has {} positions, for windows of at most as many",
                       m.max_positions));
-    if (!windows && positions_for(m, t.max_length) > m.max_positions)
+    if (!windows && t.max_length > largest_length(m))
       settings.refuse(Setting::max_length,
-                      fmt::format("the pretrained model has {} positions, for pairs of "
-                                  "up to {} tokens a side",
-                                  m.max_positions, longest_side(m)));
+                      fmt::format("the pretrained model has {} positions, for up to {} tokens{}",
+                                  m.max_positions, largest_length(m),
+                                  has_encoder(m) && m.architecture != TRAFO_ENCODER
+                                      ? " a side"
+                                      : " of both sides together"));
   }
   if (t.schedule == TRAFO_SCHEDULE_COSINE || t.schedule == TRAFO_SCHEDULE_LINEAR) {
     if (t.after_updates == 0)

@@ -19,7 +19,11 @@ YAML::Node load_yaml(const std::string& path) {
     throw YAML::ParserException(
         YAML::Mark(),
         fmt::format("the file has more than {} bytes, which settings never have", kLargestYaml));
-  return YAML::Load(text);
+  const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+  if (documents.size() > 1)
+    throw YAML::ParserException(documents[1].Mark(),
+                                "a second document begins here: settings are one document");
+  return documents.empty() ? YAML::Node() : documents[0];
 }
 
 }  // namespace translate_train

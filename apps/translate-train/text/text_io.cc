@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "commands/cli_error.h"
 #include "engine/core/strings/utf8.h"
 #include "engine/os/file.h"
+#include "engine/os/names.h"
 #include "engine/os/terminal.h"
 #include "text/terminal_text.h"
 
@@ -201,6 +203,18 @@ std::string gzip_of(std::string_view text) {
   return packed;
 }
 
+void refuse_output_over(const std::vector<std::string>& inputs, const std::string& output) {
+  namespace fs = std::filesystem;
+  if (output.empty() || output == "-") return;
+  for (const std::string& input : inputs) {
+    std::error_code ignored;
+    if (input.empty() || input == "-" || !fs::is_regular_file(os::path_of(input), ignored))
+      continue;
+    if (fs::equivalent(os::path_of(input), os::path_of(output), ignored))
+      usage_error(fmt::format("--output {}: is the input {}, which would be lost", output, input));
+  }
+}
+
 LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard output" : path) {
   for (const char* ending : {".xz", ".zst", ".bz2"})
     if (path.ends_with(ending))
@@ -250,7 +264,13 @@ void LineWriter::put_part(std::string_view text) {
   write_bytes(text);
 }
 
+void LineWriter::empty_once() {
+  if (!is_emptied_ && file_ != stdout && os::empty_stream(file_) != 0) failed();
+  is_emptied_ = true;
+}
+
 void LineWriter::write_bytes(std::string_view bytes) {
+  empty_once();
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) failed();
 }
 
@@ -261,6 +281,7 @@ void LineWriter::flush() {
 
 void LineWriter::finish() {
   if (gzip_) gzip_->write("", Z_FINISH);
+  empty_once();
   if (std::fflush(file_) != 0) failed();
   if (file_ == stdout) return;
   FILE* file = file_;

@@ -56,8 +56,12 @@ void check_same_length(const std::string& file, size_t lines, const std::string&
 void read_pair(const std::string& source, const std::string& target,
                std::vector<std::string>& source_lines, std::vector<std::string>& target_lines);
 
-// "-" is standard output; a file named .gz is gzip. Errors name the file; finish() reports a full
-// disk.
+// An output that is one of the inputs, under whatever name, would empty it: an error that names
+// both. Empty names and "-" are no files.
+void refuse_output_over(const std::vector<std::string>& inputs, const std::string& output);
+
+// "-" is standard output; a file named .gz is gzip. A file keeps what it has until the first line
+// is written. Errors name the file; finish() reports a full disk.
 class LineWriter {
  public:
   explicit LineWriter(const std::string& path);
@@ -79,10 +83,11 @@ class LineWriter {
   void put(std::string_view line);
   void put_part(std::string_view text);
   void write_bytes(std::string_view bytes);
+  void empty_once();
   std::string name_;
   FILE* file_ = nullptr;
   std::unique_ptr<Gzip> gzip_;  // null: plain
-  bool is_terminal_ = false;
+  bool is_terminal_ = false, is_emptied_ = false;
 };
 
 // The text as a gzip file. Several of them one after the other are a gzip file again.

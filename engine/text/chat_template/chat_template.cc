@@ -10,7 +10,8 @@ namespace trafo {
 namespace {
 
 constexpr std::string_view kChatOrigin = "chat_template";
-constexpr std::string_view kDay = "strftime_now";  // a member of conversations
+constexpr std::string_view kDay = "strftime_now";                // a member of conversations
+constexpr std::string_view kVariables = "chat_template_kwargs";  // another, as in rows of datasets
 constexpr std::string_view kTokenNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                             "pad_token", "cls_token", "mask_token"};
 
@@ -111,6 +112,18 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string_view label,
                            const Tokenizer& tokenizer)
     : source_(source), template_(source, std::string(label)), tokens_(token_variables(tokenizer)) {}
 
+namespace {
+
+// The object of that member, or null.
+const Json* variables_of(const Json& conversation) {
+  const Json* const given = conversation.find(kVariables);
+  require(given == nullptr || given->as<Json::Object>() != nullptr, ErrorCode::invalid_argument,
+          kChatOrigin, kVariables, " is no object");
+  return given;
+}
+
+}  // namespace
+
 // transformers gives a template `tools` and `documents` always, none if there are none.
 Json ChatTemplate::variables(const Json& conversation, size_t messages,
                              bool add_generation_prompt) const {
@@ -118,8 +131,13 @@ Json ChatTemplate::variables(const Json& conversation, size_t messages,
   for (const auto& [name, token] : tokens_) all[name] = token;
   all["tools"] = nullptr;
   all["documents"] = nullptr;
-  for (const Json::Member& member : *conversation.as<Json::Object>())
-    if (member.key != "messages" && member.key != kDay) all[member.key] = member.value;
+  const auto take = [&](const Json& from) {
+    for (const Json::Member& member : *from.as<Json::Object>())
+      if (member.key != "messages" && member.key != kDay && member.key != kVariables)
+        all[member.key] = member.value;
+  };
+  take(conversation);
+  if (const Json* given = variables_of(conversation)) take(*given);
   const Json::List& list = messages_of(conversation);
   all["messages"] = Json::List(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(messages));
   all["add_generation_prompt"] = add_generation_prompt;
@@ -129,7 +147,9 @@ Json ChatTemplate::variables(const Json& conversation, size_t messages,
 jinja::RenderedTemplate ChatTemplate::text_of(const Json& conversation, size_t messages,
                                               bool add_generation_prompt) const {
   std::optional<jinja::Day> today;
-  if (const Json* day = conversation.find(kDay)) {
+  const Json* const given = variables_of(conversation);
+  const Json* const inner = given != nullptr ? given->find(kDay) : nullptr;
+  if (const Json* day = inner != nullptr ? inner : conversation.find(kDay)) {
     if (const std::string* text = day->as<std::string>()) today = jinja::parse_day(*text);
     require(today.has_value(), ErrorCode::invalid_argument, kChatOrigin, kDay,
             " is no day, as 2026-11-29 is one");

@@ -40,9 +40,10 @@ class ChatTemplate {
   const std::string& source() const noexcept { return source_; }
 
   // A conversation is an object: "messages" is a list of objects that have a "role" and, mostly, a
-  // "content"; other members, such as "tools", are variables of the template. The member
-  // "strftime_now" is the day of that function, as "2026-11-29"; without it, the function is
-  // undefined. INVALID_ARGUMENT: it is no such object, or the template refuses it.
+  // "content"; other members, such as "tools", are variables of the template, and so are the
+  // members of an object "chat_template_kwargs". "strftime_now" is the day of that function, as
+  // "2026-11-29"; without it, the function is undefined. INVALID_ARGUMENT: it is no such object, or
+  // the template refuses it.
   RenderedChat render(const Json& conversation, const ChatOptions& options = {}) const;
   // The same with its answers: the generation blocks or, in a template without them, all that
   // follows the beginning of an answer up to its end. INVALID_ARGUMENT: such a template writes

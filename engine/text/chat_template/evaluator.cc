@@ -13,6 +13,10 @@ constexpr auto kFunctions =
 
 }  // namespace
 
+namespace {
+constexpr const char* kToday = "strftime_now";
+}
+
 void Scope::set(std::string_view name, Value value, Budget& budget) {
   if (Value* old = find_item(values_, name, budget)) {
     *old = std::move(value);
@@ -54,7 +58,7 @@ Evaluator::Evaluator(const TemplateBounds& bounds, std::string_view label,
                  budget_);
   };
   for (const std::string_view name : kFunctions) add(name);
-  if (today) add("strftime_now");
+  if (today) add(kToday);
 }
 
 RenderedTemplate Evaluator::render(const Block& body, const Json& variables) {
@@ -346,9 +350,13 @@ Value Evaluator::call(const Expression& node, Scope& scope) {
   const Value callee = evaluate(*node.parts[0], scope);
   Arguments arguments = evaluate_arguments(node, scope);
   budget_.at_line(node.line);
-  if (const Undefined* undefined = callee.as<Undefined>())
-    budget_.unsupported("the function ", quote(undefined->what ? *undefined->what : ""),
-                        " is not supported here");
+  if (const Undefined* undefined = callee.as<Undefined>()) {
+    const std::string name = undefined->what ? *undefined->what : "";
+    if (name == kToday)
+      budget_.refuse(kToday, " needs a day: give the conversation a member \"", kToday,
+                     "\": \"2026-11-29\"");
+    budget_.unsupported("the function ", quote(name), " is not supported here");
+  }
   if (!callee.as<FunctionRef>())
     budget_.refuse("a value of type ", type_name(callee), " cannot be called");
   const FunctionRef function = *callee.as<FunctionRef>();

@@ -189,6 +189,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   data.tokens = encoding.tokens.special;
   data.tokenizer = encoding.tokenizer;
   if (valid != nullptr) {
+    lengths.purpose = "validate with";
     if (valid->monolingual() && !valid->has_chats()) lengths.window_stride = filters.window_stride;
     data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads, cancel);
     PairBuffers buffers;

@@ -166,6 +166,7 @@ class GenerateRun {
         generator_(make<Generator>(trafo_generator_new, loaded_.model.get(),
                                    loaded_.tokenizer.get(), arguments.parallel)),
         out_(arguments.output) {
+    refuse_output_over({arguments.input, arguments.schema}, arguments.output);
     if (!arguments.draft.empty()) load_draft();
     check_options();
     if (!arguments.prompt) in_.emplace(arguments.input);

@@ -99,7 +99,7 @@ class ScoreRun {
                               sources.views().data(), targets.views().data(), count, &options_,
                               nullptr);
   }
-  bool plain() const { return input_.source.empty(); }
+  bool plain() const { return !arguments_.text.empty(); }
 
   // Says that the line is too long for the model, if it is.
   bool too_long(const trafo_translations* scored, size_t i, size_t line) {
@@ -173,6 +173,8 @@ class ScoreRun {
            scores_}}.dump());
     out_.finish();
     long_.finish();
+    if (tokens_ == 0)
+      return reporter_.info(fmt::format("{} {}: nothing was scored", grouped(count), what));
     const std::string skipped =
         skipped_ > 0 ? fmt::format(" ({} not scored)", grouped(skipped_)) : std::string();
     reporter_.info(

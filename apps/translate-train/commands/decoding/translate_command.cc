@@ -83,6 +83,9 @@ class TranslateRun {
         out_(arguments.output),
         cut_(reporter, "cut"),
         typing_(arguments.input == "-" && trafo::os::is_terminal(trafo::os::kStandardInput)) {
+    refuse_output_over({arguments.input, arguments.prefixes,
+                        arguments.shortlist.empty() ? std::string() : arguments.shortlist.front()},
+                       arguments.output);
     if (arguments.prefixes == "-" && arguments.input == "-")
       usage_error(
           "--prefixes: standard input is the text already; give a file, or the text with -i");
