@@ -11,11 +11,9 @@ namespace {
 constexpr auto kFunctions =
     std::to_array<std::string_view>({"range", "dict", "namespace", "raise_exception"});
 
-}  // namespace
-
-namespace {
 constexpr const char* kToday = "strftime_now";
-}
+
+}  // namespace
 
 void Scope::set(std::string_view name, Value value, Budget& budget) {
   if (Value* old = find_item(values_, name, budget)) {
