@@ -123,7 +123,7 @@ TEST(SourceVocabulary, OtherModelsDoNotHaveIt) {
   refused([](ModelConfig& c) { c.learned_positions = true; });
   refused([](ModelConfig& c) { c.fairseq_positions = true; });
   refused([](ModelConfig& c) { c.relative_buckets = 8; });
-  refused([](ModelConfig& c) { c.source_vocabulary = 3; });
+  refused([](ModelConfig& c) { c.source_vocabulary = -1; });
 }
 
 TEST(SourceVocabulary, IdsAreCheckedOnTheirSide) {

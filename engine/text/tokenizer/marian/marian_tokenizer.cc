@@ -27,7 +27,10 @@ std::pair<std::string_view, std::string_view> split_language(std::string_view te
 
 // Refuses what MarianTokenizer would read otherwise than it is read here.
 void check_marian_config(std::string_view text, const std::string& label, bool has_target_ids) {
-  if (text.empty() && !has_target_ids) return;
+  require(has_separate_vocabs(text, label) == has_target_ids, ErrorCode::corrupt_file,
+          kTokenizerOrigin, label, ": separate_vocabs is ", has_target_ids ? "not true" : "true",
+          ", and target_vocab.json is ", has_target_ids ? "given" : "missing");
+  if (text.empty()) return;
   const Json json = parse_json(text, kTokenizerOrigin, label, {.depth = 32});
   const auto refuse = [&](const char* key, const char* reason) {
     fail(ErrorCode::unsupported, kTokenizerOrigin, label, ": ", key, reason);
@@ -36,9 +39,6 @@ void check_marian_config(std::string_view text, const std::string& label, bool h
     const Json* found = json.find(key);
     return found == nullptr || found->as<std::nullptr_t>() ? nullptr : found;
   };
-  require(has_separate_vocabs(text, label) == has_target_ids, ErrorCode::corrupt_file,
-          kTokenizerOrigin, label, ": separate_vocabs is ", has_target_ids ? "not true" : "true",
-          ", and target_vocab.json is ", has_target_ids ? "given" : "missing");
   if (const Json* options = given("sp_model_kwargs")) {
     const auto* members = options->as<Json::Object>();
     if (members == nullptr || !members->empty())
