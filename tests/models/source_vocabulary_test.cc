@@ -152,7 +152,9 @@ TEST(SourceVocabulary, IdsAreCheckedOnTheirSide) {
     decode.prefixes = prefixes;
     return translate_tokens(*context, *model, sources, decode);
   };
-  for (const Hypothesis& hypothesis : translate(last, {}).at(0))
+  const auto translations = translate(last, {});
+  ASSERT_FALSE(translations.at(0).empty());
+  for (const Hypothesis& hypothesis : translations.at(0))
     for (const int32_t id : hypothesis.tokens) EXPECT_LT(id, kTargetIds);
   expect_error(ErrorCode::invalid_argument, "has token 20, the vocabulary has 0 to 19",
                [&] { translate(last + 1, {}); });
