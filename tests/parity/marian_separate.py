@@ -66,15 +66,21 @@ def encode_target(tokenizer, text):
     return found
 
 
-def check_ids(checks, name, ours, theirs, lines, tie):
+def tie(vocabulary):
+    """As marian_parity.tie, with the names of one side."""
+    names = {i: subword for subword, i in vocabulary.items()}
+    return lambda a, b: sorted(a) == sorted(b) and "".join(names[i] for i in a) == "".join(names[i] for i in b)
+
+
+def check_ids(checks, name, ours, theirs, lines):
     """Returns the lines whose ids are the same on both sides."""
     eos = [theirs.eos_token_id]
     theirs.split_special_tokens = True
     other = checks.lines(f"{name}, sources", lines, [ours.encode(line.encode()) + eos for line in lines],
-                         [theirs(line).input_ids for line in lines], tie(theirs))
+                         [theirs(line).input_ids for line in lines], tie(theirs.encoder))
     targets = [theirs(text_target=line).input_ids for line in lines]
     other |= checks.lines(f"{name}, targets", lines, [encode_target(ours, line.encode()) + eos for line in lines], targets,
-                          lambda a, b: sorted(a) == sorted(b))
+                          tie(theirs.target_encoder))
     known = [ids for ids in targets if theirs.unk_token_id not in ids and theirs.pad_token_id not in ids]
     checks.lines(f"{name}, text back", [str(ids) for ids in known], [ours.decode(ids).decode() for ids in known],
                  [theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False) for ids in known])
@@ -179,7 +185,7 @@ def check_runs(checks, name, program, start, model, theirs, pairs, folder, score
 
 
 def check_separate(checks, name, case, folder, library, program, lines, texts, tools):
-    """tools: Trafo, tie and check_scores of marian_parity.py."""
+    """tools: Trafo and check_scores of marian_parity.py."""
     import torch
     from transformers import MarianTokenizer
     write_vocabularies(folder, name, texts, case)
@@ -189,7 +195,7 @@ def check_separate(checks, name, case, folder, library, program, lines, texts, t
     start = work / "start"
     program("import", "--from", folder, "-o", start, "--quiet")
     ours = tools.Trafo(library, start / "vocab.marian")
-    same = [line for line in check_ids(checks, name, ours, theirs, lines, tools.tie) if 0 < len(line) <= 60]
+    same = [line for line in check_ids(checks, name, ours, theirs, lines) if 0 < len(line) <= 60]
     tools.check_scores(checks, name, program, start, model, theirs, same)
     sources = [line for line in same if not set("\t\n\r\v\f\x85\u2028\u2029") & set(line) and line.strip()]
     check_greedy(checks, name, program, start, model, theirs, sources[:20], work)
