@@ -173,7 +173,9 @@ impl Tokenizer {
     pub fn source_vocabulary(&self) -> usize {
         let mut count = 0;
         // SAFETY: `count` is valid.
-        infallible(unsafe { sys::trafo_tokenizer_get_source_vocabulary(self.as_ptr(), &mut count) });
+        infallible(unsafe {
+            sys::trafo_tokenizer_get_source_vocabulary(self.as_ptr(), &mut count)
+        });
         from_i64(count)
     }
     /// Ids of the special tokens.
