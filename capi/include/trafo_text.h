@@ -51,8 +51,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_vocabulary(const char *director
  * out_file may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_kind(const trafo_tokenizer *tokenizer, const char **out_kind,
                                                                const char **out_file);
-/* The number of tokens. since 0.1 */
+/* The number of tokens, of targets if sources have another vocabulary. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
+/* The number of tokens of the vocabulary of sources, or 0 if they have that of targets. Only the kind marian may have two vocabularies.
+ * Then trafo_tokenizer_encode returns ids of sources, and every other call is about ids of targets. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_source_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
 
 #include "trafo/generated/special_tokens.h"
 

@@ -137,8 +137,9 @@ trafo_error* trafo_trainer_set_batches(trafo_trainer* trainer, trafo_batch_fn ba
     if (!batches) return t->run->set_batches({});
     const ModelSpec& spec = t->model->spec();
     const auto& known = t->model->tokens();
-    const BatchLimits limits{sequence_form(spec), t->run->data().tokens, spec.vocabulary,
-                             spec.max_positions, known ? known->frame : TextFrame()};
+    const BatchLimits limits{sequence_form(spec), t->run->data().tokens,
+                             spec.vocabulary,     spec.source_vocabulary(),
+                             spec.max_positions,  known ? known->frame : TextFrame()};
     t->run->set_batches([batches, keep, limits](int64_t index, PackedBatchHost& out) {
       trafo_batch batch{};
       batch.struct_size = sizeof batch;

@@ -90,6 +90,7 @@ trafo_error* trafo_model_new_like(trafo_context* context, const trafo_model_conf
     wanted.config.factor_ranks = in_file.factor_ranks;
     std::shared_ptr<Model> model = make_model(c, wanted.config, seed, wanted.precision);
     const bool has_its_tokens = in_file.vocabulary == wanted.config.vocabulary &&
+                                in_file.source_vocabulary == wanted.config.source_vocabulary &&
                                 in_file.architecture == wanted.config.architecture;
     if (has_its_tokens) read_tokens(reader, *model);
     if (in_file.labels == wanted.config.labels) read_labels(reader, *model);

@@ -29,6 +29,12 @@ std::vector<std::vector<int32_t>> encode_lines(const Call& call, const Tokenizer
   return ids;
 }
 
+void refuse_separate_sources(const Call& call, const Tokenizer& tokenizer) {
+  require(!tokenizer.has_separate_sources(), ErrorCode::unsupported, call.function(),
+          "a shortlist is for one vocabulary of both sides, and sources have their own in this "
+          "tokenizer (target_vocab.json)");
+}
+
 }  // namespace
 
 trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
@@ -38,6 +44,7 @@ trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    refuse_separate_sources(call, subwords);
     const CancelArgument token(call, cancel);
     if (best < 0) call.refuse_argument("best", " must be at least 0, got ", best);
     if (count == 0) call.refuse("there are no pairs to learn from");
@@ -55,6 +62,7 @@ trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer, const char* 
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    refuse_separate_sources(call, subwords);
     const std::filesystem::path file = path_argument(call, path, path_length, "path");
     std::error_code error;
     if (std::filesystem::is_directory(file, error)) call.refuse(file.string(), ": is a directory");

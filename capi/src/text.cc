@@ -156,6 +156,14 @@ trafo_error* trafo_tokenizer_get_vocabulary(const trafo_tokenizer* tokenizer, in
   });
 }
 
+trafo_error* trafo_tokenizer_get_source_vocabulary(const trafo_tokenizer* tokenizer, int64_t* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    *out = subwords.has_separate_sources() ? subwords.source_vocab_size() : 0;
+  });
+}
+
 trafo_error* trafo_tokenizer_get_special(const trafo_tokenizer* tokenizer,
                                          trafo_special_tokens* out) {
   return api(__func__, [&](const Call& call) {

@@ -24,7 +24,7 @@ struct TokenizerObject {
 // INVALID_ARGUMENT if the model was trained with another vocabulary.
 inline const Tokenizer& vocabulary_of(const Model& model, const TokenizerObject& tokenizer) {
   // Of a vocabulary of another size, what needs it says the sizes.
-  if (tokenizer.tokenizer.vocab_size() == model.config().vocabulary)
+  if (has_sizes_of(model.spec(), tokenizer.tokenizer))
     require_vocabulary(model, tokenizer.checksum, tokenizer.file);
   return tokenizer.tokenizer;
 }

@@ -188,7 +188,7 @@ void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost
   const int32_t front = limits.frame.front(limits.tokens);
   for (int64_t i = 0; i < rows.sentences; ++i) {
     auto source = row_of("source", rows.source, rows.source_width, rows.source_lengths, i,
-                         limits.vocabulary, least);
+                         limits.source_vocabulary, least);
     if (source.empty()) source = {&front, 1};
     const auto target = row_of("target", rows.target, rows.target_width, rows.target_lengths, i,
                                limits.vocabulary, 1);

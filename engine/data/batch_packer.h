@@ -61,7 +61,7 @@ struct BatchRows {
 struct BatchLimits {
   SequenceForm form;
   SpecialTokens tokens;
-  int64_t vocabulary, max_positions;
+  int64_t vocabulary, source_vocabulary, max_positions;
   TextFrame frame = {};
 };
 

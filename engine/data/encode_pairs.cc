@@ -105,7 +105,7 @@ void encode_labels(const PairEncoding& encoding, const Encoder& encoder, const T
   const LabelNames& labels = encoding.labels;
   const std::string place = corpus.place(number);
   if (corpus.has_ids()) {
-    copy_ids(text.source, encoding.vocabulary, corpus, number, pair.source);
+    copy_ids(text.source, encoding.source_vocabulary, corpus, number, pair.source);
     copy_ids(text.target, std::ssize(labels.names), corpus, number, pair.target);
     const size_t wanted = labels.of_tokens ? pair.source.size() : 1;
     require(pair.target.size() == wanted, ErrorCode::invalid_argument, kEncodePairsOrigin, place,
@@ -225,7 +225,7 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
         continue;
       }
       if (corpus.has_ids()) {
-        copy_ids(text.source, encoding.vocabulary, corpus, pair_of(i), pair.source);
+        copy_ids(text.source, encoding.source_vocabulary, corpus, pair_of(i), pair.source);
         copy_ids(text.target, encoding.vocabulary, corpus, pair_of(i), pair.target);
         if (pair.source.empty())
           pair.source.push_back(encoding.tokens.frame.front(encoding.tokens.special));

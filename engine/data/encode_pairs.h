@@ -24,17 +24,18 @@ struct PairEncoding {
   PairEncoding(Tokenizer text_tokenizer)  // NOLINT(google-explicit-constructor): its vocabulary
       : tokenizer(std::move(text_tokenizer)),
         tokens(tokenizer->tokens()),
-        vocabulary(tokenizer->vocab_size()) {}
+        vocabulary(tokenizer->vocab_size()),
+        source_vocabulary(tokenizer->source_vocab_size()) {}
   // Of ids alone.
   PairEncoding(VocabularyTokens special_tokens, int64_t ids)
-      : tokens(std::move(special_tokens)), vocabulary(ids) {}
+      : tokens(std::move(special_tokens)), vocabulary(ids), source_vocabulary(ids) {}
 
   // The template of conversations, read once. INVALID_ARGUMENT: the tokenizer has none.
   const ChatTemplate& chat_template() const;
 
   std::optional<Tokenizer> tokenizer;
   VocabularyTokens tokens;
-  int64_t vocabulary;
+  int64_t vocabulary, source_vocabulary;  // ids of targets and of sources are below them
   ChatLoss chat_loss = ChatLoss::answers;
   LabelNames labels = {};  // targets are labels if there are any
 

@@ -87,8 +87,8 @@ Batch Translator::packed_texts(const char* origin, std::span<const std::vector<i
     check(length <= spec.max_positions, length, " tokens, the model takes at most ",
           spec.max_positions);
     for (const int32_t id : rows[i])
-      check(id >= 0 && id < spec.vocabulary, "token ", id, ", the vocabulary has 0 to ",
-            spec.vocabulary - 1);
+      check(id >= 0 && id < spec.source_vocabulary(), "token ", id, ", the vocabulary has 0 to ",
+            spec.source_vocabulary() - 1);
     if (!types.empty()) {
       check(types[i].size() == rows[i].size(), length, " tokens and ", types[i].size(),
             " token types");

@@ -18,14 +18,14 @@ int64_t decoder_tokens(const ModelSpec& spec, const SentencePair& pair) {
 }
 
 void check_side(const char* origin, const ModelSpec& spec, int32_t eos,
-                const std::vector<int32_t>& side, const char* name, size_t number, bool ended) {
+                const std::vector<int32_t>& side, const char* name, size_t number, bool ended,
+                int64_t vocabulary) {
   require(!side.empty() && (!ended || side.back() == eos), ErrorCode::invalid_argument, origin,
           "the ", name, " of pair ", number,
           ended ? concat(" must end with eos, token ", eos) : std::string(" is empty"));
   for (const int32_t id : side)
-    require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, origin, "the ", name,
-            " of pair ", number, " has token ", id, ", the vocabulary has 0 to ",
-            spec.vocabulary - 1);
+    require(id >= 0 && id < vocabulary, ErrorCode::invalid_argument, origin, "the ", name,
+            " of pair ", number, " has token ", id, ", the vocabulary has 0 to ", vocabulary - 1);
   require(static_cast<int64_t>(side.size()) <= spec.max_positions, ErrorCode::invalid_argument,
           origin, "the ", name, " of pair ", number, " has ", side.size(),
           " tokens, the model takes at most ", spec.max_positions);
@@ -37,8 +37,9 @@ void check_pairs(const char* origin, const ModelSpec& spec, const SpecialTokens&
                  std::span<const SentencePair> pairs, bool ended) {
   require_generation(spec, origin);
   for (size_t i = 0; i < pairs.size(); ++i) {
-    check_side(origin, spec, tokens.eos, pairs[i].source, "source", i + 1, ended);
-    check_side(origin, spec, tokens.eos, pairs[i].target, "target", i + 1, ended);
+    check_side(origin, spec, tokens.eos, pairs[i].source, "source", i + 1, ended,
+               spec.source_vocabulary());
+    check_side(origin, spec, tokens.eos, pairs[i].target, "target", i + 1, ended, spec.vocabulary);
     require(decoder_tokens(spec, pairs[i]) <= spec.max_positions, ErrorCode::invalid_argument,
             origin, "pair ", i + 1, " has ", decoder_tokens(spec, pairs[i]),
             " tokens in one stream, the model takes at most ", spec.max_positions);

@@ -19,9 +19,9 @@ void check_source(const ModelSpec& spec, const DecodeOptions& options,
           kSearchOrigin, "sentence ", number, " must end with eos, token ", options.tokens.eos,
           ", unless end_source is off; its last token is ", source.back());
   for (const int32_t id : source)
-    require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kSearchOrigin,
+    require(id >= 0 && id < spec.source_vocabulary(), ErrorCode::invalid_argument, kSearchOrigin,
             "sentence ", number, " has token ", id, ", the vocabulary has 0 to ",
-            spec.vocabulary - 1);
+            spec.source_vocabulary() - 1);
   const int64_t limit = longest_source(spec, options.max_length);
   const int64_t size = static_cast<int64_t>(source.size());
   const std::string room =

@@ -40,7 +40,9 @@ Translator::Translator(Context& context, const Model& model, std::optional<Token
       model_(model),
       tokenizer_(std::move(tokenizer)),
       weights_(std::move(weights)) {
-  if (tokenizer_) require_vocabulary_size(model, *tokenizer_);
+  if (!tokenizer_) return;
+  require_vocabulary_size(model, *tokenizer_);
+  sources_ = tokenizer_->for_sources();
 }
 
 const Tokenizer& Translator::tokenizer() const {
@@ -121,6 +123,9 @@ std::vector<Translation> Translator::translate_ids(
   const Shortlist& list = options.shortlist;
   check_shortlist(list);
   if (list.table != nullptr) {
+    require(model_.spec().embedding.own_sources == 0, ErrorCode::unsupported, kTranslatorOrigin,
+            "a shortlist is for one vocabulary of both sides, sources of the model have their own "
+            "(source_vocabulary)");
     require_argument(list.first > 0 || list.best > 0, kTranslatorOrigin, "shortlist_first",
                      " and the best tokens of the shortlist are both 0: no token would be left");
     decode.shortlist = [list](std::span<const int32_t> sources) {
@@ -134,7 +139,7 @@ std::vector<Translation> Translator::translate_ids(
   std::vector<Translation> translations(rows.size());
   for_lines(rows.size(), [&](size_t i) {
     translations[i].source_tokens = static_cast<int64_t>(rows[i].size());
-    if (options.truncate) truncate(rows[i], limit, keep);
+    if (options.truncate) truncate(rows[i], limit, keep, true);
     translations[i].used_tokens = static_cast<int64_t>(rows[i].size());
   });
   std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, rows, decode);
@@ -252,7 +257,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     const auto most = static_cast<size_t>(spec.max_positions);
     if (given.window_stride == 0 && given.truncate && ids.size() > most) {
       size_t kept = most;
-      while (kept > 0 && continues_character(ids[kept])) --kept;
+      while (kept > 0 && continues_character(ids[kept], true)) --kept;
       ids.resize(kept);
     }
     result[i].used_tokens = static_cast<int64_t>(ids.size());
@@ -383,25 +388,26 @@ std::vector<int32_t> Translator::encode(const Tokenizer& subwords, std::string_v
   }
 }
 
-bool Translator::continues_character(int32_t id) const {
-  return tokenizer_ && tokenizer_->continues_character(id);
+bool Translator::continues_character(int32_t id, bool of_source) const {
+  return tokenizer_ && (of_source ? sources_ : tokenizer_)->continues_character(id);
 }
 
 // Keeps `limit` tokens at most. A character that is spelled in byte tokens is kept whole or not at
 // all.
-void Translator::truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep) const {
+void Translator::truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep,
+                          bool of_source) const {
   if (static_cast<int64_t>(ids.size()) <= limit) return;
   const bool marked = keep == Keep::first_and_end || keep == Keep::begin_and_last;
   auto kept = static_cast<size_t>(std::max<int64_t>(limit - (marked ? 1 : 0), 0));
   if (keep == Keep::first_and_end || keep == Keep::first) {
     const int32_t end = ids.back();
-    while (kept > 0 && continues_character(ids[kept])) --kept;
+    while (kept > 0 && continues_character(ids[kept], of_source)) --kept;
     ids.resize(kept);
     if (marked) ids.push_back(end);
     return;
   }
   size_t first = ids.size() - kept;
-  while (first < ids.size() && continues_character(ids[first])) ++first;
+  while (first < ids.size() && continues_character(ids[first], of_source)) ++first;
   ids.erase(ids.begin() + (marked ? 1 : 0), ids.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
@@ -422,9 +428,10 @@ void Translator::truncate(SentencePair& pair, const TextFrame& frame) const {
   truncate(pair.source, std::min(source, spec.max_positions),
            ended(pair.source) ? Keep::first_and_end
            : frame.begin      ? Keep::begin_and_last
-                              : Keep::last);
+                              : Keep::last,
+           true);
   truncate(pair.target, std::min(target, spec.max_positions),
-           ended(pair.target) ? Keep::first_and_end : Keep::first);
+           ended(pair.target) ? Keep::first_and_end : Keep::first, false);
 }
 
 }  // namespace trafo

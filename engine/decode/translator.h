@@ -182,9 +182,9 @@ class Translator {
                                          const TextFrame& frame) const;
   static std::vector<int32_t> encode(const Tokenizer& subwords, std::string_view line,
                                      const char* side, size_t number, const TextFrame& frame);
-  void truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep) const;
+  void truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep, bool of_source) const;
   void begin_plain_texts(std::vector<SentencePair>& pairs, const TextFrame& frame) const;
-  bool continues_character(int32_t id) const;
+  bool continues_character(int32_t id, bool of_source) const;
   const Tokenizer& tokenizer() const;  // INVALID_ARGUMENT: there is none
   VocabularyTokens tokens() const;     // INVALID_ARGUMENT: they are not known
   // The model's, unless the options say otherwise. INVALID_ARGUMENT: no bos, or an encoder.
@@ -194,7 +194,7 @@ class Translator {
 
   Context& context_;
   const Model& model_;
-  std::optional<Tokenizer> tokenizer_;
+  std::optional<Tokenizer> tokenizer_, sources_;  // the latter for ids of sources
   std::shared_ptr<const PackedWeights> weights_;
 };
 

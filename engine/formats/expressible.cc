@@ -189,12 +189,16 @@ size_t first_refused(const std::vector<Setting>& settings, const Form& form, std
 std::vector<Setting> settings_of(const ModelSpec& spec) {
   const auto& [architecture, vocabulary, max_positions, encoder, decoder, embedding, output, head] =
       spec;
-  const auto& [scale, positions, shared, dropout, embedding_norm, token_types] = embedding;
+  const auto& [scale, positions, shared, own_sources, dropout, embedding_norm, token_types] =
+      embedding;
   const auto& [tied, output_bias, divisor, rows, soft_cap] = output;
   const auto& [head_kind, pooler, of_class, pooling, head_dropout] = head;
   std::vector<Setting> settings{{"architecture", enum_name(architecture),
                                  concat("a model with --arch ", enum_name(architecture))}};
   add_stack(decoder, positions, settings);
+  settings.push_back({"source_vocabulary", own_sources > 0 ? "own" : "shared",
+                      concat(own_sources > 0 ? "a" : "no",
+                             " vocabulary that sources have alone (source_vocabulary)")});
   settings.push_back(
       {"embeddings",
        tied && shared     ? "tied"

@@ -35,22 +35,21 @@ void before_tensor() {
   release_file_memory();
 }
 
-// Sentences of one to 48 tokens, drawn from the whole vocabulary.
+// Sentences of one to 48 tokens, drawn from the whole vocabulary of their side.
 std::vector<SentencePair> fixed_pairs(const ModelSpec& spec, int32_t eos) {
   PhiloxStream random(7, 11);
   const int64_t longest = std::min<int64_t>(
       48, spec.has_encoder() ? spec.max_positions : std::max<int64_t>(1, spec.max_positions / 2));
   std::vector<SentencePair> pairs;
   for (const int64_t wanted : {int64_t{1}, int64_t{2}, int64_t{9}, int64_t{23}, int64_t{48}}) {
-    const auto sentence = [&] {
+    const auto sentence = [&](int64_t vocabulary) {
       std::vector<int32_t> ids;
       for (int64_t i = 1; i < std::min(wanted, longest); ++i)
-        ids.push_back(
-            static_cast<int32_t>(random.next_u32() % static_cast<uint32_t>(spec.vocabulary)));
+        ids.push_back(static_cast<int32_t>(random.next_u32() % static_cast<uint32_t>(vocabulary)));
       ids.push_back(eos);
       return ids;
     };
-    pairs.push_back({sentence(), sentence()});
+    pairs.push_back({sentence(spec.source_vocabulary()), sentence(spec.vocabulary)});
   }
   return pairs;
 }

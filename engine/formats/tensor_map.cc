@@ -59,6 +59,7 @@ class Table {
     if (shape.rank() == 2) tensor.shape.push_back(shape[1]);
     tensor.rows_are_tokens = *roles.begin() == Role::embedding ||
                              (*roles.begin() == Role::logits && meta_.model->config().labels == 0);
+    tensor.of_sources = *roles.begin() == Role::embedding && place.stack == Stack::encoder;
     return tensors_.emplace_back(std::move(tensor));
   }
   // With the bias that the model has.
@@ -213,14 +214,20 @@ std::vector<int64_t> MappedTensor::stored_shape() const {
 }
 
 void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig& config,
-                           int64_t stored) {
+                           int64_t stored, int64_t sources) {
   for (MappedTensor& tensor : tensors)
-    if (tensor.rows_are_tokens) tensor.spare_rows = stored - config.vocabulary;
+    if (tensor.rows_are_tokens)
+      tensor.spare_rows =
+          tensor.of_sources ? sources - config.source_vocabulary : stored - config.vocabulary;
 }
 
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   Table t(config);
-  t.add("model.shared.weight", kDecoderPlace, {Role::embedding});
+  const bool shared = t.spec().embedding.shared;
+  t.add(shared ? "model.shared.weight" : "model.decoder.embed_tokens.weight", kDecoderPlace,
+        {Role::embedding});
+  if (!shared) t.add("model.encoder.embed_tokens.weight", kEncoderPlace, {Role::embedding});
+  t.logits("lm_head.weight");
   for (const auto& [place, name] :
        {std::pair{kEncoderPlace, "model.encoder"}, {kDecoderPlace, "model.decoder"}})
     if (t.spec().embedding.norm) {

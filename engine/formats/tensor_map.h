@@ -26,6 +26,7 @@ struct MappedTensor {
   int64_t spare_rows = 0;
   int64_t front_rows = 0;        // such rows before these, which no token has: positions of fairseq
   bool rows_are_tokens = false;  // of the vocabulary
+  bool of_sources = false;       // of the vocabulary that sources have alone
   float less = 0;  // an element there is ours less this: Gemma's norms multiply by 1 + w
 
   int64_t elements() const;  // of the parameter
@@ -53,9 +54,10 @@ std::vector<MappedTensor> bert_tensors(const ModelConfig& config);
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);
 
 // Gives the tensors whose rows are tokens (embeddings, output matrix and bias) as many spare rows
-// as the stored vocabulary has tokens more than the model's.
+// as the stored vocabulary has tokens more than the model's. `sources`: the stored one of sources
+// alone.
 void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig& config,
-                           int64_t stored);
+                           int64_t stored, int64_t sources = 0);
 
 // Whether a tensor of the other file has the bytes of the parameter's rows and no others.
 bool is_as_stored(const MappedTensor& tensor);

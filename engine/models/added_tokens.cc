@@ -83,6 +83,9 @@ ModelWithTokens add_tokens(Context& context, const Model& model, const Tokenizer
                            std::span<const std::string> tokens, bool special,
                            std::string_view like) {
   require_vocabulary_size(model, tokenizer);
+  require(model.config().source_vocabulary == 0, ErrorCode::unsupported, kAddedOrigin,
+          "sources of the model have their own embedding matrix (source_vocabulary): tokens are "
+          "added to one vocabulary of both sides only");
   require(!model.adapter() && !model.merged_adapter() && !model.parameters().has_int8(),
           ErrorCode::invalid_argument, kAddedOrigin,
           "the model has an adapter or int8 weights: merge the adapter into a model, and quantize "

@@ -22,13 +22,13 @@ class EncoderDecoder final : public Model {
     const StackSpec& decoder = spec.decoder;
     const int64_t width = decoder.width;
     const Init init = Init::normal(1 / std::sqrt(static_cast<double>(width)));
-    const auto embedding = [&](const char* name, Stack stack) {
-      return nn::Embedding(parameters_, name, spec.vocabulary, width, init, spec.embedding.scale,
-                           {stack});
+    const auto embedding = [&](const char* name, int64_t rows, Stack stack) {
+      return nn::Embedding(parameters_, name, rows, width, init, spec.embedding.scale, {stack});
     };
-    target_embedding_ = embedding("embedding", Stack::decoder);
-    source_embedding_ =
-        spec.embedding.shared ? target_embedding_ : embedding("source_embedding", Stack::encoder);
+    target_embedding_ = embedding("embedding", spec.vocabulary, Stack::decoder);
+    source_embedding_ = spec.embedding.shared ? target_embedding_
+                                              : embedding("source_embedding",
+                                                          spec.source_vocabulary(), Stack::encoder);
     const auto complete = [&](nn::Embedding& side, const std::string& prefix, Stack stack) {
       if (spec.embedding.positions == PositionTable::learned)
         side.add_positions(parameters_, prefix + "positions", spec.max_positions, width,

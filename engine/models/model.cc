@@ -60,6 +60,8 @@ void Model::set_tokens(std::optional<VocabularyTokens> tokens) {
   if (tokens) {
     const SpecialTokens& special = tokens->special;
     check("eos", special.eos, 0);
+    require_argument(special.eos < spec_.source_vocabulary(), "special tokens", "eos", " is ",
+                     special.eos, ", sources have 0 to ", spec_.source_vocabulary() - 1);
     check("bos", special.bos, -1);
     check("pad", special.pad, -1);
     check("unk", special.unk, -1);

@@ -384,10 +384,18 @@ void require_vocabulary(const Model& model, std::string_view checksum, std::stri
           origin.vocabulary, " and ", checksum);
 }
 
-void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer) {
-  require(tokenizer.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
-          kModelIoOrigin, "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
-          model.config().vocabulary, ": they do not belong together");
+bool has_sizes_of(const ModelSpec& spec, const Tokenizer& tokenizer) {
+  return tokenizer.vocab_size() == spec.vocabulary &&
+         tokenizer.source_vocab_size() == spec.source_vocabulary();
+}
+
+void require_vocabulary_size(const char* origin, const ModelSpec& spec,
+                             const Tokenizer& tokenizer) {
+  const bool of_targets = tokenizer.vocab_size() != spec.vocabulary;
+  require(has_sizes_of(spec, tokenizer), ErrorCode::invalid_argument, origin, "the tokenizer has ",
+          of_targets ? tokenizer.vocab_size() : tokenizer.source_vocab_size(), " tokens",
+          of_targets ? "" : " of sources", ", the model ",
+          of_targets ? spec.vocabulary : spec.source_vocabulary(), ": they do not belong together");
 }
 
 VocabularyTokens tokens_of(const Model& model, const std::optional<Tokenizer>& tokenizer) {

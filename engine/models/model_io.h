@@ -37,8 +37,13 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader);
 // `tokenizer` names its file, or is empty.
 void require_vocabulary(const Model& model, std::string_view checksum, std::string_view tokenizer);
 
-// INVALID_ARGUMENT if the vocabularies have different sizes.
-void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer);
+// Whether the vocabularies of sources and of targets have the same sizes.
+bool has_sizes_of(const ModelSpec& spec, const Tokenizer& tokenizer);
+// INVALID_ARGUMENT, from `origin`, unless has_sizes_of().
+void require_vocabulary_size(const char* origin, const ModelSpec& spec, const Tokenizer& tokenizer);
+inline void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer) {
+  require_vocabulary_size("model file", model.spec(), tokenizer);
+}
 
 // The special tokens of the tokenizer, or without one those that the model knows; the frame is the
 // model's. INVALID_ARGUMENT: there is no tokenizer and the model knows none; the tokenizer has no

@@ -116,7 +116,8 @@ ModelSpec spec_of(const ModelConfig& c) {
                              : has_encoder         ? std::sqrt(static_cast<double>(c.width))
                                                    : 1,
                     .positions = position_table(c, has_encoder),
-                    .shared = !has_encoder || c.tied_embeddings,
+                    .shared = !has_encoder || (c.tied_embeddings && c.source_vocabulary == 0),
+                    .own_sources = c.source_vocabulary,
                     .dropout = c.dropout,
                     .norm = c.learned_positions || is_encoder,
                     .token_types = c.token_types};

@@ -31,7 +31,8 @@ struct HeadSpec {
 struct EmbeddingSpec {
   double scale = 1;  // of token embeddings
   PositionTable positions = PositionTable::none;
-  bool shared = true;  // source and target have one matrix
+  bool shared = true;       // source and target have one matrix
+  int64_t own_sources = 0;  // tokens of the vocabulary that sources have alone; 0: there is none
   double dropout = 0;
   bool norm = false;        // each stack has a norm of the embeddings with their positions
   int64_t token_types = 0;  // rows of the table of token types; 0: there is none
@@ -51,7 +52,7 @@ struct OutputSpec {
 
 struct ModelSpec {
   Architecture architecture = Architecture::encoder_decoder;
-  int64_t vocabulary = 0;
+  int64_t vocabulary = 0;                 // of targets, and of sources unless they have their own
   int64_t max_positions = 0;              // of either side, in tokens
   std::optional<StackSpec> encoder = {};  // absent: one sequence holds source and target
   StackSpec decoder = {};
@@ -60,6 +61,10 @@ struct ModelSpec {
   HeadSpec head = {};  // of an encoder
 
   bool has_encoder() const { return encoder.has_value(); }
+  // Token ids of sources are below it, those of targets below `vocabulary`.
+  int64_t source_vocabulary() const {
+    return embedding.own_sources > 0 ? embedding.own_sources : vocabulary;
+  }
   int64_t width() const { return decoder.width; }
   // Of one of the two stacks, which the model has.
   const StackSpec& stack(Stack which) const {

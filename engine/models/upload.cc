@@ -58,7 +58,8 @@ void validate_values(const Context& context, const BatchField& field, std::span<
   } else if (field.check == FieldCheck::position) {
     validate_indices(context, field.name, values, spec.max_positions);
   } else if (field.check == FieldCheck::token_id) {
-    validate_indices(context, field.name, values, spec.vocabulary);
+    validate_indices(context, field.name, values,
+                     field.side == BatchSide::source ? spec.source_vocabulary() : spec.vocabulary);
   } else if (field.check == FieldCheck::label) {
     validate_indices(context, field.name, values, spec.output.rows, kIgnoreLabel);
   } else if (field.check == FieldCheck::token_type) {

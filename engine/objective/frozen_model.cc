@@ -43,10 +43,14 @@ std::shared_ptr<const FrozenModel> load_frozen_model(Context& context, const Mod
   require(config.architecture == own.architecture, ErrorCode::invalid_argument, origin,
           reader.label(), " has the architecture ", enum_name(config.architecture), ", the ",
           name_beside(role), " has ", enum_name(own.architecture));
-  require(config.vocabulary == own.vocabulary, ErrorCode::invalid_argument, origin, reader.label(),
-          " has a vocabulary of ", config.vocabulary, " tokens, the ", name_beside(role),
-          " one of ", own.vocabulary, ": train the ", name_beside(role),
-          " with the vocabulary of its ", role_name(role));
+  const ModelSpec theirs = spec_of(config), &ours = trained.spec();
+  const bool of_targets = theirs.vocabulary != ours.vocabulary;
+  require(!of_targets && theirs.source_vocabulary() == ours.source_vocabulary(),
+          ErrorCode::invalid_argument, origin, reader.label(), " has a vocabulary of ",
+          of_targets ? theirs.vocabulary : theirs.source_vocabulary(), " tokens",
+          of_targets ? "" : " of sources", ", the ", name_beside(role), " one of ",
+          of_targets ? ours.vocabulary : ours.source_vocabulary(), ": train the ",
+          name_beside(role), " with the vocabulary of its ", role_name(role));
   std::unique_ptr<Model> model = load_model(context, reader, trained.parameters().dtype());
   if (model->adapter()) {
     merge_adapter(context, *model);

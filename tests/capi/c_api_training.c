@@ -71,6 +71,9 @@ static void test_text(trafo_tokenizer* tokenizer, trafo_corpus* corpus) {
   int64_t vocabulary = 0;
   OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
   CHECK(vocabulary > 10);
+  int64_t of_sources = -1;
+  OK(trafo_tokenizer_get_source_vocabulary(tokenizer, &of_sources));
+  CHECK(of_sources == 0);
   int32_t* ids = NULL;
   size_t count = 0, length = 0;
   char* text = NULL;

@@ -136,7 +136,7 @@ TEST(BatchPacker, ASourceAloneHasNoTarget) {
 TEST(BatchPacker, IdsOfRowsAreBelowTheVocabulary) {
   const int32_t source[] = {4, kVocab - 1}, target[] = {kVocab - 1, 5};
   const int32_t two[] = {2}, three[] = {3}, none[] = {0};
-  const BatchLimits limits{SequenceForm::encoder_decoder, {.bos = kBos}, kVocab, 16};
+  const BatchLimits limits{SequenceForm::encoder_decoder, {.bos = kBos}, kVocab, kVocab, 16};
   const auto pack = [&](const int32_t* ids, const int32_t* lengths) {
     PackedBatchHost batch;
     pack_rows({1, ids, 2, lengths, target, 2, two}, limits, batch);
@@ -154,7 +154,8 @@ TEST(BatchPacker, IdsOfRowsAreBelowTheVocabulary) {
 }
 
 TEST(BatchPacker, TheEmptySourceOfADecoderIsTheEnd) {
-  const BatchLimits limits{SequenceForm::decoder_only, {.bos = kBos, .eos = kEos}, kVocab, 16};
+  const BatchLimits limits{
+      SequenceForm::decoder_only, {.bos = kBos, .eos = kEos}, kVocab, kVocab, 16};
   const int32_t source[] = {7, 0, 0, 0}, target[] = {8, 9, kEos, 5, kEos, 0};
   const int32_t lengths[] = {1, 0}, target_lengths[] = {3, 2};
   PackedBatchHost batch;
@@ -168,7 +169,8 @@ TEST(BatchPacker, TheEmptySourceOfADecoderIsTheEnd) {
     const int32_t none[] = {0, 0};
     pack_rows({2, source, 2, lengths, target, 3, none}, limits, batch);
   });
-  const BatchLimits encoder{SequenceForm::encoder_decoder, {.bos = kBos, .eos = kEos}, kVocab, 16};
+  const BatchLimits encoder{
+      SequenceForm::encoder_decoder, {.bos = kBos, .eos = kEos}, kVocab, kVocab, 16};
   expect_error(ErrorCode::invalid_argument, "row 1 of the source has 0 ids", [&] {
     pack_rows({2, source, 2, lengths, target, 3, target_lengths}, encoder, batch);
   });

@@ -437,6 +437,7 @@ void Caller::text_call() {
       else
         trafo_tokenizer_free(pick(tokenizers_));
       take(trafo_tokenizer_get_vocabulary(pick(tokenizers_), &wide));
+      take(trafo_tokenizer_get_source_vocabulary(pick(tokenizers_), &wide));
   }
   trafo_string_free(text);
   trafo_ids_free(ids);

@@ -10,6 +10,8 @@ format. Of each imported directory: the ids of sources and of targets, with and 
 back, the log-probabilities of pairs (to 1e-4 a token), and the files that an export writes. --directory takes a real one, of which
 config.json, vocab.json, source.spm, target.spm and tokenizer_config.json are read.
 
+Directories with separate vocabularies follow: marian_separate.py says what is compared.
+
 Texts: sentences, technical strings, tags, 26 scripts; with --long more of them, and all text files of --data. Two segmentations of a text
 may have the same score, as 3 33 and 33 3. Releases of SentencePiece choose differently then; such lines are counted apart.
 
@@ -27,11 +29,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/tools"))
+import marian_separate  # noqa: E402
 import own_environment  # noqa: E402
 import tokenizer_cases  # noqa: E402
 from tokenizer_parity import Trafo, load_library  # noqa: E402
 
-PACKAGES = ["transformers==5.23.0", "torch==2.15.0", "sentencepiece==0.2.3"]
+PACKAGES = ["transformers==5.23.0", "torch==2.15.0", "sentencepiece==0.2.3", "peft==0.21.2"]
 FILES = ["vocab.json", "source.spm", "target.spm", "tokenizer_config.json"]
 TOLERANCE = 1e-4
 TECHNICAL = ["igloo", "x=y+1;", "https://example.org/a?b=c&d=%20e", "foo_bar(baz[0], *args)", "C:\\temp\\x.txt", "1,234.56 km/h", "user@host",
@@ -206,6 +209,7 @@ def main():
     parser.add_argument("--directory", nargs="+", default=[], type=pathlib.Path, help="real directories of MarianMT")
     parser.add_argument("--environment", default=str(ROOT / "build/parity-environment"))
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--separate", action="store_true", help="directories with separate vocabularies alone")
     arguments = parser.parse_args()
     try:
         import sentencepiece  # noqa: F401
@@ -232,8 +236,11 @@ def main():
             "unigram and BPE": train_pair(folder / "mixed", "mixed", (scripts, pages), ("unigram", "bpe"), 2000),
             "BPE": train_pair(folder / "bpe", "bpe", (pages[::2], pages[1::2]), ("bpe", "bpe"), 1500)}
         folders |= {directory.name: copied(directory, folder / f"real-{i}") for i, directory in enumerate(arguments.directory)}
-        for i, (name, each) in enumerate(folders.items()):
+        for i, (name, each) in enumerate(folders.items() if not arguments.separate else ()):
             check(checks, name, each, library, program, lines, older=i % 2 == 1)
+        for i, (name, case) in enumerate(marian_separate.CASES.items()):
+            marian_separate.check_separate(checks, name, case, folder / f"separate-{i}", library, program, lines[:400], (pages, pages[::-1][:1500]),
+                                           sys.modules[__name__])
     print(f"{'all equal' if checks.failed == 0 else f'{checks.failed} failed'}, {len(lines)} lines, {len(folders)} directories")
     sys.exit(0 if checks.failed == 0 else 1)
 

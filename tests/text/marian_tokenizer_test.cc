@@ -181,7 +181,7 @@ TEST_F(MarianTokenizerTest, LanguagesFollowAfterTheSubwords) {
   EXPECT_EQ(sampled.front(), count + 1);
   EXPECT_EQ(std::find(sampled.begin(), sampled.end(), id_of(">>de<<")), sampled.end());
   --parts.tokens;
-  refused(serialize_marian(parts), "'<pad>' of vocab.json has the id of __de__");
+  refused(serialize_marian(parts), "vocab.json: '<pad>' has the id of __de__");
   parts.languages.clear();
   EXPECT_EQ(Tokenizer::from_bytes(serialize_marian(parts)).pad_id(), -1);
 }
@@ -251,6 +251,135 @@ TEST_F(MarianTokenizerTest, BothSidesOfACorpus) {
   EXPECT_TRUE(other[0] && other[1]);
 }
 
+// Ids of sources are those of vocab.json, ids of targets those of target_vocab.json.
+class SeparateVocabulariesTest : public MarianTokenizerTest {
+ protected:
+  SeparateVocabulariesTest() {
+    source_names_ = target_names_ = {"</s>", "<unk>"};
+    for (const auto& [model, names] :
+         {std::pair{&source_, &source_names_}, {&target_, &target_names_}})
+      for (int32_t id = 0; id < model->vocab_size(); ++id)
+        if (model->type(id) == SubwordType::normal) names->push_back(model->token(id));
+    std::reverse(target_names_.begin() + 2, target_names_.end());
+    source_names_.emplace_back(">>de<<");
+    source_names_.emplace_back("<pad>");
+    target_names_.insert(target_names_.begin() + 1, "\u03a9");  // <unk> has other ids, too
+    target_names_.emplace_back("<pad>");
+  }
+  static std::string json_of(const std::vector<std::string>& names) {
+    Json ids;
+    for (size_t i = 0; i < names.size(); ++i) ids[names[i]] = i;
+    return ids.dump();
+  }
+  static int32_t id_in(const std::vector<std::string>& names, std::string_view name) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    return found == names.end() ? id_in(names, "<unk>")
+                                : static_cast<int32_t>(found - names.begin());
+  }
+  static std::vector<int32_t> ids_in(const std::vector<std::string>& names,
+                                     const SentencePieceModel& model, std::string_view text) {
+    std::vector<int32_t> ids;
+    for (const std::string& piece : model.encode_as_text(text)) ids.push_back(id_in(names, piece));
+    return ids;
+  }
+  std::string separate(const std::string& sources, const std::string& targets,
+                       const std::string& config = R"({"separate_vocabs": true})") const {
+    MarianParts parts{static_cast<int32_t>(target_names_.size()),
+                      id_in(target_names_, "<pad>"),
+                      {id_in(target_names_, "</s>")},
+                      {}};
+    parts.source_tokens = static_cast<int32_t>(source_names_.size());
+    parts.files = {sources, source_file_, target_file_, config, targets};
+    return serialize_marian(parts);
+  }
+  std::string separate() const { return separate(json_of(source_names_), json_of(target_names_)); }
+
+  std::vector<std::string> source_names_, target_names_;
+};
+
+TEST_F(SeparateVocabulariesTest, EachSideHasItsIds) {
+  const Tokenizer both = Tokenizer::from_bytes(separate()), targets = both.for_targets(),
+                  sources = both.for_sources();
+  EXPECT_EQ(both.serialized(), separate());
+  EXPECT_TRUE(both.has_separate_sources());
+  EXPECT_NE(source_names_.size(), target_names_.size());
+  EXPECT_EQ(both.source_vocab_size(), static_cast<int32_t>(source_names_.size()));
+  EXPECT_EQ(sources.vocab_size(), both.source_vocab_size());
+  for (const Tokenizer& side : {both, targets}) {
+    EXPECT_EQ(side.vocab_size(), static_cast<int32_t>(target_names_.size()));
+    EXPECT_EQ(side.special_tokens(), (SpecialTokens{id_in(target_names_, "<pad>"), 0, -1, 2}));
+  }
+  EXPECT_EQ(sources.special_tokens(), (SpecialTokens{-1, 0, -1, 1}));
+  for (const char* text :
+       {"der hund", "the dog", "das haus  and a house ", "", "\u03a9 dog", "x"}) {
+    EXPECT_EQ(both.encode(text), ids_in(source_names_, source_, text)) << text;
+    EXPECT_EQ(sources.encode(text), both.encode(text)) << text;
+    EXPECT_EQ(targets.encode(text), ids_in(target_names_, target_, text)) << text;
+  }
+  EXPECT_EQ(both.encode(">>de<< hund").front(), id_in(source_names_, ">>de<<"));
+  EXPECT_EQ(targets.encode(">>de<< dog").front(), 2);
+  EXPECT_EQ(both.decode(targets.encode("the dog")), "the dog");
+  EXPECT_EQ(sources.decode(both.encode("der hund")), "der hund");
+  for (int32_t id = 0; id < sources.vocab_size(); ++id)
+    EXPECT_EQ(sources.token(id), source_names_[static_cast<size_t>(id)]);
+  for (int32_t id = 0; id < both.vocab_size(); ++id)
+    EXPECT_EQ(both.token(id), target_names_[static_cast<size_t>(id)]);
+  const Tokenizer parsing = both.parsing_special();
+  EXPECT_EQ(parsing.encode("<unk></s><pad>"),
+            (std::vector<int32_t>{1, 0, id_in(source_names_, "<pad>")}));
+  EXPECT_EQ(parsing.for_targets().encode("<unk></s><pad>"),
+            (std::vector<int32_t>{2, 0, id_in(target_names_, "<pad>")}));
+  std::vector<int32_t> sampled;
+  ShuffleRng random(1, 2);
+  both.for_targets().sampler()->sample("the dog", 0.9, random, sampled);
+  EXPECT_EQ(both.decode(sampled), "the dog");
+  both.sampler()->sample("der hund", 0.1, random, sampled);
+  EXPECT_EQ(sources.decode(sampled), "der hund");
+  const Tokenizer shared = tokenizer();
+  EXPECT_FALSE(shared.has_separate_sources());
+  EXPECT_EQ(shared.source_vocab_size(), shared.vocab_size());
+  EXPECT_EQ(shared.for_sources().encode("der hund"), shared.encode("der hund"));
+}
+
+TEST_F(SeparateVocabulariesTest, IdsOfACorpusAreCheckedOnTheirSide) {
+  const PairEncoding encoding(Tokenizer::from_bytes(separate()));
+  const auto last = static_cast<int32_t>(source_names_.size()) - 1,
+             last_target = static_cast<int32_t>(target_names_.size()) - 1;
+  const auto encoded = [&](int32_t source, int32_t target) {
+    const std::vector<std::vector<int32_t>> sources{{source, 0}}, targets{{target, 0}};
+    const TextCorpus corpus = TextCorpus::of_ids(sources, targets);
+    encode_pairs(
+        corpus, encoding, 1, [](int64_t i) { return i; }, {}, 1);
+  };
+  encoded(last, last_target);
+  expect_error(ErrorCode::invalid_argument, concat("has 0 to ", last),
+               [&] { encoded(last + 1, last_target); });
+  expect_error(ErrorCode::invalid_argument, concat("has 0 to ", last_target),
+               [&] { encoded(last, last_target + 1); });
+}
+
+TEST_F(SeparateVocabulariesTest, DamagedFilesAreErrors) {
+  const std::string sources = json_of(source_names_), targets = json_of(target_names_);
+  refused(separate(sources, targets, ""), "separate_vocabs is not true, and target_vocab.json is");
+  refused(separate(sources, "{\"a\": 1}"), "v: target_vocab.json has no <unk>");
+  refused(separate("{\"<unk>\": 1}", targets), "v: vocab.json has no </s>");
+  std::vector<std::string> turned = source_names_;
+  std::swap(turned[0], turned[1]);
+  refused(separate(json_of(turned), targets), "</s> is 1 in vocab.json and 0 in target_vocab.json",
+          ErrorCode::unsupported);
+  const std::string good = separate();
+  const size_t line = good.find('\n');
+  const auto header = [&](const std::string& from, const std::string& to, const char* text) {
+    std::string changed = good.substr(0, line);
+    changed.replace(changed.find(from), from.size(), to);
+    refused(changed + good.substr(line), text);
+  };
+  header("\"source_tokens\":", "\"source_tokens\":-", "its numbers are no vocabulary's");
+  header("\"source_tokens\":", "\"sauce_tokens\":", "it has not 4 files");
+  header("\"bytes\":[", "\"bytes\":[0,", "it has not 5 files");
+  refused(good.substr(0, good.size() - 1), "v: target_vocab.json would have");
+}
+
 TEST_F(MarianTokenizerTest, DamagedFilesAreErrors) {
   const std::string good = file();
   const size_t line = good.find('\n');
@@ -281,11 +410,14 @@ TEST_F(MarianTokenizerTest, DamagedFilesAreErrors) {
 }
 
 TEST_F(MarianTokenizerTest, SettingsThatReadTextsOtherwiseAreRefusedByKey) {
-  const auto config = [&](const std::string& json, const char* text) {
-    refused(file(ids_json(), json), concat("tokenizer_config.json: ", text),
-            ErrorCode::unsupported);
+  const auto config = [&](const std::string& json, const char* text,
+                          ErrorCode code = ErrorCode::unsupported) {
+    refused(file(ids_json(), json), concat("tokenizer_config.json: ", text), code);
   };
-  config(R"({"separate_vocabs": true})", "separate_vocabs is not false");
+  config(R"({"separate_vocabs": true})",
+         "separate_vocabs is true, and target_vocab.json is missing", ErrorCode::corrupt_file);
+  config(R"({"separate_vocabs": 1})", "separate_vocabs is neither true nor false",
+         ErrorCode::corrupt_file);
   config(R"({"sp_model_kwargs": {"enable_sampling": true}})", "sp_model_kwargs is given");
   config(R"({"unk_token": "<UNK>"})", "unk_token is not <unk>");
   config(R"({"eos_token": {"content": "<eos>"}})", "eos_token is not </s>");

@@ -650,6 +650,9 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
                             settings.program.source_language, settings.program.target_language);
   tokenizer = with_chat_template(std::move(tokenizer), settings);
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
+  int64_t of_sources = 0;
+  check(trafo_tokenizer_get_source_vocabulary(tokenizer.get(), &of_sources));
+  if (of_sources > 0) config.model.source_vocabulary = of_sources;
   settings.program.dim_vocabs = config.model.vocabulary;
 
   const ModelStart start{

@@ -83,6 +83,7 @@ std::string model_table(const ModelCard& card, const trafo_model_config& c,
   table.row("positions", grouped(c.max_positions));
   table.row("parameters", grouped(elements));
   table.row("vocabulary", grouped(c.vocabulary));
+  if (c.source_vocabulary > 0) table.row("vocabulary of sources", grouped(c.source_vocabulary));
   table.row("format", card.format + (card.weights.empty() ? "" : ", " + card.weights));
   return table.text();
 }

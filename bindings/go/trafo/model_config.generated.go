@@ -172,6 +172,10 @@ type ModelConfig struct {
 	// Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p /
 	// RopeOriginalPositions)), c being the number (Ministral 3: 0.1). Default 0: none.
 	RopeQueryGrowth float64 `json:"rope_query_growth,omitzero"`
+	// Tokens of the vocabulary of sources, if it is another one than that of targets. Vocabulary is then of
+	// targets, sources have their own embedding matrix, and TiedEmbeddings is about target and output. Default
+	// 0: sources have the vocabulary of targets.
+	SourceVocabulary int `json:"source_vocabulary,omitzero"`
 	// Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an adapter is
 	// added or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the
 	// output projection keep Precision. Default BasePrecisionNone.
@@ -247,6 +251,7 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.ClassifierDropout = float64(c.classifier_dropout)
 	o.Pooler = c.pooler != 0
 	o.RopeQueryGrowth = float64(c.rope_query_growth)
+	o.SourceVocabulary = int(c.source_vocabulary)
 	o.BasePrecision = BasePrecision(c.base_precision)
 	o.Precision = DType(c.precision)
 }
@@ -440,6 +445,9 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.RopeQueryGrowth != 0 {
 		c.rope_query_growth = C.double(o.RopeQueryGrowth)
+	}
+	if o.SourceVocabulary != 0 {
+		c.source_vocabulary = C.int64_t(o.SourceVocabulary)
 	}
 	if o.BasePrecision != 0 {
 		c.base_precision = C.int32_t(o.BasePrecision)

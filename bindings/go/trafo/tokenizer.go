@@ -160,7 +160,18 @@ func (t *Tokenizer) Kind() (string, error) {
 	return C.GoString(kind), err
 }
 
-// Vocabulary gives the number of tokens.
+// SourceVocabulary gives the number of tokens of the vocabulary of sources, or 0 if they have that
+// of targets. Only the kind marian may have two vocabularies. Then Encode returns ids of sources,
+// and every other method is about ids of targets.
+func (t *Tokenizer) SourceVocabulary() (int, error) {
+	var size C.int64_t
+	err := t.in("Tokenizer.SourceVocabulary", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		return C.trafo_tokenizer_get_source_vocabulary(ptr, &size)
+	})
+	return int(size), err
+}
+
+// Vocabulary gives the number of tokens, of targets if sources have another vocabulary.
 func (t *Tokenizer) Vocabulary() (int, error) {
 	var size C.int64_t
 	err := t.in("Tokenizer.Vocabulary", func(ptr *C.trafo_tokenizer) *C.trafo_error {

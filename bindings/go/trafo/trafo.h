@@ -1030,8 +1030,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_vocabulary(const char *director
  * out_file may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_kind(const trafo_tokenizer *tokenizer, const char **out_kind,
                                                                const char **out_file);
-/* The number of tokens. since 0.1 */
+/* The number of tokens, of targets if sources have another vocabulary. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
+/* The number of tokens of the vocabulary of sources, or 0 if they have that of targets. Only the kind marian may have two vocabularies.
+ * Then trafo_tokenizer_encode returns ids of sources, and every other call is about ids of targets. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_source_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
 
 /* Written by scripts/generate_options.py from schema/results.toml: change that. Include trafo.h. */
 #ifndef TRAFO_GENERATED_SPECIAL_TOKENS_H
@@ -1357,6 +1360,10 @@ typedef struct trafo_model_config {
   /* Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p / rope_original_positions)), c
    * being the number (Ministral 3: 0.1). Default 0: none. */
   double rope_query_growth;
+  /* Tokens of the vocabulary of sources, if it is another one than that of targets. vocabulary is then of targets, sources have
+   * their own embedding matrix, and tied_embeddings is about target and output. Default 0: sources have the vocabulary of
+   * targets. */
+  int64_t source_vocabulary;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */

@@ -21,9 +21,7 @@ inline TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& mo
   const TextCorpus& corpus = call.handle(calibration, "calibration").corpus;
   const Tokenizer& subwords = vocabulary_of(*model.model, *tokenizer);
   const ModelSpec& spec = model.model->spec();
-  if (subwords.vocab_size() != spec.vocabulary)
-    call.refuse("the tokenizer has ", subwords.vocab_size(), " tokens, the model ",
-                spec.vocabulary);
+  require_vocabulary_size(call.function(), spec, subwords);
   if (corpus.size() == 0) call.refuse("the calibration data have no pair");
   if (corpus.monolingual() && spec.has_encoder())
     call.refuse("calibration is monolingual text; an encoder-decoder needs pairs");

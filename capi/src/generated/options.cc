@@ -281,6 +281,7 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.classifier_dropout = o.classifier_dropout;
   c.pooler = o.pooler ? 1 : 0;
   c.rope_query_growth = o.rope_query_growth;
+  c.source_vocabulary = o.source_vocabulary;
   c.base_precision = static_cast<int32_t>(o.base_precision);
   c.precision = TRAFO_FLOAT32;
   return c;
@@ -351,6 +352,7 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.classifier_dropout = c.classifier_dropout;
   o.pooler = call.flag(c.pooler, "pooler");
   o.rope_query_growth = c.rope_query_growth;
+  o.source_vocabulary = c.source_vocabulary;
   o.base_precision = static_cast<BasePrecision>(c.base_precision);
   return o;
 }

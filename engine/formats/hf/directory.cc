@@ -12,6 +12,7 @@
 #include "engine/io/checksum.h"
 #include "engine/io/safetensors_header.h"
 #include "engine/models/architecture.h"
+#include "engine/models/model_io.h"
 #include "engine/text/tokenizer/tokenizer_json_text.h"
 
 namespace trafo::interop {
@@ -38,9 +39,7 @@ void check_tensor(const WeightFiles& weights, const std::string& name, const Map
 }  // namespace
 
 void check_vocabulary(const ModelSpec& spec, const Tokenizer& tokenizer) {
-  require(tokenizer.vocab_size() == spec.vocabulary, ErrorCode::invalid_argument, kOrigin,
-          "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model's vocabulary ",
-          spec.vocabulary);
+  require_vocabulary_size(kOrigin, spec, tokenizer);
 }
 
 void write_json(const std::filesystem::path& file, const Json& value) {

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "engine/core/limits.h"
@@ -43,6 +44,7 @@ struct MarianForm {
   bool is_learned() const { return positions == PositionTable::learned; }
   bool is_mbart() const { return is_learned() && pre_norm; }
   bool is_bart() const { return is_learned() && !pre_norm; }
+  bool is_marian() const { return positions == PositionTable::sinusoidal && !pre_norm; }
 };
 constexpr MarianForm kMarianMt{"MarianMTModel", "marian", false};
 constexpr MarianForm kPegasus{"PegasusForConditionalGeneration", "pegasus", true};
@@ -52,16 +54,20 @@ constexpr MarianForm kBart{"BartForConditionalGeneration", "bart", false, Positi
 constexpr MarianForm kMbart{"MBartForConditionalGeneration", "mbart", true, PositionTable::learned};
 
 Expressible marian_expressible(const char* format, const MarianForm& form) {
-  return {format,
-          {{{"positions", form.is_m2m100()    ? "fairseq"
-                          : form.is_learned() ? "learned"
-                                              : "sinusoidal"},
-            {"embedding_norm", form.is_learned() ? "yes" : "no"},
-            {"embedding_scale", form.is_learned() ? "sqrt(width) 1" : "sqrt(width)"},
-            {"norm placement", form.pre_norm ? "before" : "after"},
-            {"activation", "*"},
-            {"norm_epsilon", "1e-05"},
-            {"output_bias", form.is_m2m100() ? "no" : "*"}}}};
+  const Form shared{{"positions", form.is_m2m100()    ? "fairseq"
+                                  : form.is_learned() ? "learned"
+                                                      : "sinusoidal"},
+                    {"embedding_norm", form.is_learned() ? "yes" : "no"},
+                    {"embedding_scale", form.is_learned() ? "sqrt(width) 1" : "sqrt(width)"},
+                    {"norm placement", form.pre_norm ? "before" : "after"},
+                    {"activation", "*"},
+                    {"norm_epsilon", "1e-05"},
+                    {"output_bias", form.is_m2m100() ? "no" : "*"}};
+  if (!form.is_marian()) return {format, {shared}};
+  Form separate = shared;
+  separate.insert(separate.end(),
+                  {{"source_vocabulary", "own"}, {"embeddings", "output separate"}});
+  return {format, {shared, separate}};
 }
 
 Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
@@ -71,7 +77,7 @@ Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenize
   json["architectures"] = Json::List{form.architecture};
   json["model_type"] = form.model_type;
   json["is_encoder_decoder"] = true;
-  json["vocab_size"] = spec.vocabulary;
+  json["vocab_size"] = spec.source_vocabulary();
   json["decoder_vocab_size"] = spec.vocabulary;
   json["d_model"] = spec.width();
   json["encoder_layers"] = encoder.layers();
@@ -123,6 +129,13 @@ struct Vocabulary {
   std::vector<int32_t> ends;  // eos first
 };
 
+// The number of ids, up to the last one that has a subword.
+int32_t used_ids(const std::vector<std::string>& subwords) {
+  const auto used = std::find_if(subwords.rbegin(), subwords.rend(),
+                                 [](const std::string& subword) { return !subword.empty(); });
+  return static_cast<int32_t>(subwords.rend() - used);
+}
+
 Vocabulary read_vocabulary(std::string_view json, const std::string& label,
                            const ConfigReader& config, int64_t size) {
   Vocabulary vocabulary;
@@ -141,10 +154,8 @@ Vocabulary read_vocabulary(std::string_view json, const std::string& label,
           ErrorCode::corrupt_file, kOrigin, config.label(),
           ": eos_token_id is not the id of </s> in ", label);
   // A vocabulary that was padded ends with rows that have no subword.
-  const auto used = std::find_if(vocabulary.subwords.rbegin(), vocabulary.subwords.rend(),
-                                 [](const std::string& subword) { return !subword.empty(); });
   const int64_t needed = std::max<int64_t>(
-      vocabulary.subwords.rend() - used,
+      used_ids(vocabulary.subwords),
       1 + std::max(vocabulary.start,
                    *std::max_element(vocabulary.ends.begin(), vocabulary.ends.end())));
   vocabulary.subwords.resize(static_cast<size_t>(std::min(size, needed)));
@@ -197,25 +208,47 @@ Tokenizer shifted_tokenizer(const fs::path& directory, const SpecialIds& ids, in
                             file.string());
 }
 
+// The rows of the embeddings that a file has; `sources` 0: one matrix for both sides.
+struct StoredRows {
+  int64_t targets, sources = 0;
+};
+
 // The vocabulary is one SentencePiece model where that has the ids of vocab.json, as in what was
-// exported here, and of the kind `marian` otherwise.
+// exported here, and of the kind `marian` otherwise. With separate_vocabs, vocab.json has the ids
+// of sources, and target_vocab.json those of targets.
 ReadTokenizer read_marian_tokenizer(const fs::path& directory, const ConfigReader& config,
-                                    int64_t size) {
+                                    const StoredRows& rows) {
   std::string files[kMarianFiles];
   MarianParts parts;
   std::error_code ignored;
-  for (size_t i = 0; i < kMarianFiles; ++i) {
-    const fs::path file = directory / kMarianFileNames[i];
-    if (i == kMarianConfig && !fs::exists(file, ignored)) continue;
-    files[i] = read_text_file(file, i == kMarianIds      ? limits::kVocabularyBytes
-                                    : i == kMarianConfig ? limits::kConfigBytes
-                                                         : limits::kTokenizerBytes);
-    parts.files[i] = files[i];
+  const auto path = [&](MarianFile file) { return directory / kMarianFileNames[file]; };
+  const auto read_file = [&](MarianFile file, uint64_t most) {
+    files[file] = read_text_file(path(file), most);
+    parts.files[file] = files[file];
+  };
+  read_file(kMarianIds, limits::kVocabularyBytes);
+  read_file(kMarianSource, limits::kTokenizerBytes);
+  read_file(kMarianTarget, limits::kTokenizerBytes);
+  if (fs::exists(path(kMarianConfig), ignored)) read_file(kMarianConfig, limits::kConfigBytes);
+  const std::string options = path(kMarianConfig).string();
+  const bool is_separate = has_separate_vocabs(files[kMarianConfig], options);
+  require(!is_separate || rows.sources > 0, ErrorCode::unsupported, kOrigin, options,
+          ": separate_vocabs is true, and share_encoder_decoder_embeddings of ", config.label(),
+          " is not false");
+  require(is_separate || rows.sources == 0 || rows.sources == rows.targets, ErrorCode::unsupported,
+          kOrigin, options,
+          ": separate_vocabs is not true, and vocab_size and decoder_vocab_size of ",
+          config.label(), " differ");
+  if (is_separate) {
+    read_file(kMarianTargetIds, limits::kVocabularyBytes);
+    parts.source_tokens =
+        used_ids(read_marian_ids(files[kMarianIds], rows.sources, path(kMarianIds).string()));
   }
-  const Vocabulary vocabulary = read_vocabulary(
-      files[kMarianIds], (directory / kMarianFileNames[kMarianIds]).string(), config, size);
+  const MarianFile of_targets = is_separate ? kMarianTargetIds : kMarianIds;
+  const Vocabulary vocabulary =
+      read_vocabulary(files[of_targets], path(of_targets).string(), config, rows.targets);
   ReadTokenizer read;
-  if (files[kMarianSource] == files[kMarianTarget]) {
+  if (!is_separate && files[kMarianSource] == files[kMarianTarget]) {
     Tokenizer source = load_sentencepiece(files[kMarianSource],
                                           (directory / kMarianFileNames[kMarianSource]).string());
     if (is_same(vocabulary, source)) read.tokenizer = std::move(source);
@@ -226,7 +259,9 @@ ReadTokenizer read_marian_tokenizer(const fs::path& directory, const ConfigReade
     parts.ends = vocabulary.ends;
     read.tokenizer = load_marian(serialize_marian(parts), directory.string());
   }
-  read.note = spare_rows_note(size, read.tokenizer->vocab_size());
+  read.note = spare_rows_note(rows.targets, read.tokenizer->vocab_size());
+  if (read.note.empty() && rows.sources > 0)
+    read.note = spare_rows_note(rows.sources, read.tokenizer->source_vocab_size());
   return read;
 }
 
@@ -236,7 +271,7 @@ ReadTokenizer read_pegasus_tokenizer(const fs::path& directory, const ConfigRead
                                      int64_t size) {
   std::error_code ignored;
   if (fs::exists(directory / "vocab.json", ignored))
-    return read_marian_tokenizer(directory, config, size);
+    return read_marian_tokenizer(directory, config, {size});
   SpecialIds ids = read_special_ids(directory, config);
   ids.bos = static_cast<int32_t>(config.integer("decoder_start_token_id", 0, size - 1));
   ids.pad = -1;
@@ -250,7 +285,7 @@ ReadTokenizer read_pegasus_tokenizer(const fs::path& directory, const ConfigRead
 
 // Embeddings here are multiplied by the square root of the width. A model whose embeddings are not
 // is the same function with embeddings divided by that root, and the last norm before the output,
-// which has the embeddings as its matrix, multiplied by it.
+// if that has the embeddings as its matrix, multiplied by it.
 void undo_embedding_scale(HostModel& host) {
   const ModelSpec& spec = host.spec();
   const double root = spec.embedding.scale;
@@ -263,13 +298,23 @@ void undo_embedding_scale(HostModel& host) {
                                ? std::string("decoder.norm")
                                : concat("decoder.", spec.decoder.layers() - 1, ".ffn_norm");
   scale("embedding.weight", spec.vocabulary * spec.width(), 1 / root);
+  if (!spec.embedding.shared)
+    scale("source_embedding.weight", spec.source_vocabulary() * spec.width(), 1 / root);
+  if (!spec.output.tied) return;
   scale(last + ".weight", spec.width(), root);
   scale(last + ".bias", spec.width(), root);
 }
 
 // The one matrix of the embeddings and the output is stored under one of these names or several.
-constexpr const char* kEmbeddings[] = {"model.shared.weight", "model.decoder.embed_tokens.weight",
-                                       "model.encoder.embed_tokens.weight", "lm_head.weight"};
+constexpr const char* kEmbeddings[] = {"model.shared.weight", "model.encoder.embed_tokens.weight",
+                                       "model.decoder.embed_tokens.weight", "lm_head.weight"};
+// The names of the matrix of target embeddings: those, or without that of sources, or without the
+// output, which is another matrix then.
+std::span<const char* const> target_embeddings(const ModelConfig& config) {
+  const std::span all(kEmbeddings);
+  if (config.source_vocabulary == 0) return all;
+  return config.tied_embeddings ? all.last(2) : all.subspan(2, 1);
+}
 
 // Files of a base class, such as BartModel, have names without "model.".
 std::string name_in_files(const WeightFiles& weights, const std::string& name) {
@@ -315,7 +360,9 @@ void write_marian_config(const MarianForm& form, const ModelSpec& spec, const To
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s>
   // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
-  const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
+  int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
+  // The class has it as a row of both embeddings.
+  if (pad >= spec.source_vocabulary()) pad = tokenizer.eos_id();
   write_json(directory / "config.json", marian_config(form, spec, tokenizer, begin, pad));
   if (form.is_bart()) return;  // whose generation_config.json came with the tokenizer
   write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
@@ -352,8 +399,9 @@ void write_marian_form(const MarianForm& form, const HostModel& host, const Toke
 Imported read_marian_form(const MarianForm& form, const fs::path& directory,
                           const ReadTarget& target) {
   const ConfigReader json(directory / "config.json");
-  for (const char* field : {"share_encoder_decoder_embeddings", "tie_word_embeddings"})
-    json.demand(field, true, true);
+  const bool shares = !form.is_marian() || json.flag("share_encoder_decoder_embeddings", true);
+  if (!form.is_marian()) json.demand("share_encoder_decoder_embeddings", true, true);
+  if (shares) json.demand("tie_word_embeddings", true, true);
   json.demand("static_position_embeddings", !form.is_learned(), !form.is_learned());
   json.demand("normalize_embedding", form.is_learned(), form.is_learned());
   if (!form.is_m2m100() && !form.is_learned())
@@ -380,8 +428,16 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory,
             " differ, models here have one for both");
     return value;
   };
-  const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
-  if (json.has("decoder_vocab_size")) both("vocab_size", "decoder_vocab_size");
+  StoredRows rows{json.integer("vocab_size", 4, limits::kVocabulary)};
+  const int64_t stored = rows.targets;
+  if (!shares) {
+    rows.sources = stored;
+    if (json.has("decoder_vocab_size"))
+      rows.targets = json.integer("decoder_vocab_size", 4, limits::kVocabulary);
+    config.tied_embeddings = json.flag("tie_word_embeddings", true);
+  } else if (json.has("decoder_vocab_size")) {
+    both("vocab_size", "decoder_vocab_size");
+  }
   config.width = json.integer("d_model", 2, limits::kModelDimension);
   config.heads = both("encoder_attention_heads", "decoder_attention_heads");
   config.ffn_width = json.integer("decoder_ffn_dim", 1, limits::kModelDimension);
@@ -406,21 +462,23 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory,
                        : form.is_mbart() ? read_mbart_tokenizer(directory, json, stored)
                        : form.is_bart()  ? read_bart_tokenizer(directory, json, stored)
                        : form.pre_norm   ? read_pegasus_tokenizer(directory, json, stored)
-                                         : read_marian_tokenizer(directory, json, stored);
+                                         : read_marian_tokenizer(directory, json, rows);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
+  if (!shares) config.source_vocabulary = read.tokenizer->source_vocab_size();
   validate_read(config, json);
 
   const WeightFiles weights = WeightFiles::open(directory);
   std::vector<std::string> embeddings;  // the stored ones
-  for (const char* each : kEmbeddings)
+  const std::span<const char* const> names = target_embeddings(config);
+  for (const char* each : names)
     if (std::string stored_as = name_in_files(weights, each); weights.has(stored_as))
       embeddings.push_back(std::move(stored_as));
-  if (embeddings.empty()) embeddings.emplace_back(kEmbeddings[0]);  // an error names it
+  if (embeddings.empty()) embeddings.emplace_back(names.front());  // an error names it
   const auto name = [&](const MappedTensor& tensor) {
     const bool missing_bias = tensor.name == "final_logits_bias" && !weights.has(tensor.name);
-    return missing_bias                    ? std::string()
-           : tensor.name == kEmbeddings[0] ? embeddings.front()
-                                           : name_in_files(weights, tensor.name);
+    return missing_bias                   ? std::string()
+           : tensor.name == names.front() ? embeddings.front()
+                                          : name_in_files(weights, tensor.name);
   };
   const auto surplus = [&](const TensorInfo& info) {
     static constexpr const char* kPositions[] = {
@@ -432,7 +490,7 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory,
            std::find(embeddings.begin(), embeddings.end(), info.name) != embeddings.end();
   };
   std::vector<MappedTensor> tensors = marian_tensors(config);
-  set_stored_vocabulary(tensors, config, stored);
+  set_stored_vocabulary(tensors, config, rows.targets, rows.sources);
   const bool rescales = !is_scaled && !form.is_learned();
   const ReadTarget into{target.context, rescales ? nullptr : target.written, target.memory};
   Imported imported{read_tensors({weights, name, surplus}, config, tensors, into),
@@ -477,7 +535,7 @@ void write_marian_vocabulary(const Tokenizer& tokenizer, const fs::path& directo
   for (size_t i = 0; i < kMarianFiles; ++i)
     if (i == kMarianTarget && is_m2m100)
       continue;  // the same model
-    else if (i != kMarianConfig || !parts.files[i].empty())
+    else if (i < kMarianConfig || !parts.files[i].empty())
       write_file_atomically(
           directory / (i == kMarianSource && is_m2m100 ? kM2m100Model : kMarianFileNames[i]),
           parts.files[i]);

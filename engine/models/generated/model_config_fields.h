@@ -73,6 +73,7 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "classifier_dropout", .fixed = true, .unless_default = true, .low = 0, .high = 1, .high_inside = false}, o.classifier_dropout);
   visit(OptionField{.name = "pooler", .fixed = true, .unless_default = true}, o.pooler);
   visit(OptionField{.name = "rope_query_growth", .unless_default = true, .low = 0, .high = 1000, .low_inside = false, .zero = "none"}, o.rope_query_growth);
+  visit(OptionField{.name = "source_vocabulary", .fixed = true, .unless_default = true, .low = 0, .high = 4194304, .zero = "sources have the vocabulary of targets"}, o.source_vocabulary);
   visit(OptionField{.name = "base_precision", .unless_default = true}, o.base_precision);
 }
 

@@ -162,6 +162,21 @@ Tokenizer Tokenizer::for_targets() const {
   return targets;
 }
 
+Tokenizer Tokenizer::for_sources() const {
+  Tokenizer sources = *this;
+  if (const std::shared_ptr<const Model> model = model_->for_sources()) sources.model_ = model;
+  return sources;
+}
+
+int32_t Tokenizer::source_vocab_size() const noexcept {
+  const std::shared_ptr<const Model> sources = model_->for_sources();
+  return sources ? sources->vocab_size() : vocab_size();
+}
+
+bool Tokenizer::has_separate_sources() const noexcept {
+  return model_->for_sources() != nullptr;
+}
+
 std::vector<std::string> Tokenizer::languages() const {
   const auto [bos, eos, pad, unk] = special_tokens();
   std::vector<std::string> names;

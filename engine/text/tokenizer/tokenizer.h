@@ -71,6 +71,12 @@ class Tokenizer {
   // The same vocabulary, whose encode() and sampler() are of targets. Most kinds cut sources and
   // targets alike: then it is this tokenizer.
   Tokenizer for_targets() const;
+  // The same vocabulary, whose ids are of sources. Where sources and targets have different
+  // vocabularies, all other functions here with ids, but encode() and sampler(), are about ids of
+  // targets. Elsewhere it is this tokenizer.
+  Tokenizer for_sources() const;
+  int32_t source_vocab_size() const noexcept;  // vocab_size() of for_sources()
+  bool has_separate_sources() const noexcept;  // they have another vocabulary than targets
 
   // The same vocabulary for texts of these languages, as M2M100 and NLLB-200 have them: encode()
   // and sampler() put the token of the source language in front of a source that has tokens, and of
@@ -166,6 +172,8 @@ class Tokenizer::Model {
   virtual bool has_text(std::string_view text) const;
   // The model of targets, if they are encoded otherwise than sources.
   virtual std::shared_ptr<const Model> for_targets() const { return nullptr; }
+  // The model of sources, if their ids are of another vocabulary.
+  virtual std::shared_ptr<const Model> for_sources() const { return nullptr; }
 
   // The tokens that parsing_special() looks for.
   virtual std::vector<NamedToken> special_names() const { return {}; }

@@ -87,7 +87,8 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
             "the objective ", enum_name(options.objective), " has no second model");
     validate(*groups.teacher);
     require(groups.teacher->architecture == config.architecture &&
-                groups.teacher->vocabulary == config.vocabulary,
+                groups.teacher->vocabulary == config.vocabulary &&
+                spec_of(*groups.teacher).source_vocabulary() == spec_of(config).source_vocabulary(),
             ErrorCode::invalid_argument, kMemoryPlanOrigin, "the ", role_name(role),
             " has the architecture ", enum_name(groups.teacher->architecture), " and ",
             groups.teacher->vocabulary, " tokens, the model that is trained ",

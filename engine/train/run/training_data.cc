@@ -105,11 +105,13 @@ PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tok
                                const TrainOptions& options) {
   validate(options);
   PairEncoding encoding(tokens_of(model, tokenizer), model.spec().vocabulary);
+  encoding.source_vocabulary = model.spec().source_vocabulary();
   encoding.chat_loss = options.chat_loss;
   encoding.labels = {model.labels(), model.spec().head.kind == EncoderHead::token};
   if (tokenizer) {
     encoding.tokenizer = tokenizer;
     encoding.vocabulary = tokenizer->vocab_size();
+    encoding.source_vocabulary = tokenizer->source_vocab_size();
   }
   TextFrame& frame = encoding.tokens.frame;
   const TextFrame before = frame;
@@ -221,10 +223,7 @@ void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOpti
           "there is no training corpus");
   const auto objective = make_objective(options, data.frozen);
   check_corpus(*data.train, "training", spec, options);
-  if (data.tokenizer)
-    require(data.tokenizer->vocab_size() == spec.vocabulary, ErrorCode::invalid_argument,
-            kTrainingDataOrigin, "the tokenizer has ", data.tokenizer->vocab_size(),
-            " subwords, the model ", spec.vocabulary);
+  if (data.tokenizer) require_vocabulary_size(kTrainingDataOrigin, spec, *data.tokenizer);
   const auto check_token = [&](const char* name, int32_t id) {
     require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kTrainingDataOrigin,
             "the ", name, " token is ", id, ", it must be 0 to ", spec.vocabulary - 1);

@@ -83,6 +83,7 @@
   wrong("pooler", pooler, 2) \
   wrong("rope_query_growth", rope_query_growth, -1) \
   wrong("rope_query_growth", rope_query_growth, NAN) \
+  wrong("source_vocabulary", source_vocabulary, -1) \
   wrong("base_precision", base_precision, 99) \
   wrong("precision", precision, 99) \
   /* the end */

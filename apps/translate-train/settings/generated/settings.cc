@@ -802,6 +802,7 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   if (c.classifier_dropout != 0) found.push_back({"classifier_dropout", c.classifier_dropout});
   if (c.pooler != 0) found.push_back({"pooler", c.pooler != 0});
   if (c.rope_query_growth != 0) found.push_back({"rope_query_growth", c.rope_query_growth});
+  if (c.source_vocabulary != 0) found.push_back({"source_vocabulary", c.source_vocabulary});
   if (c.base_precision != TRAFO_BASE_PRECISION_NONE) found.push_back({"base_precision", text_of_value(kBasePrecisionTexts, c.base_precision)});
   return found;
 }

@@ -1953,8 +1953,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The number of tokens. since 0.1"]
+    #[doc = " The number of tokens, of targets if sources have another vocabulary. since 0.1"]
     pub fn trafo_tokenizer_get_vocabulary(
+        tokenizer: *const trafo_tokenizer,
+        out: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The number of tokens of the vocabulary of sources, or 0 if they have that of targets. Only the kind marian may have two vocabularies.\n Then trafo_tokenizer_encode returns ids of sources, and every other call is about ids of targets. since 0.1"]
+    pub fn trafo_tokenizer_get_source_vocabulary(
         tokenizer: *const trafo_tokenizer,
         out: *mut i64,
     ) -> *mut trafo_error;
@@ -2371,6 +2379,8 @@ pub struct trafo_model_config {
     pub classifier_dropout: f64,
     #[doc = " Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p / rope_original_positions)), c\n being the number (Ministral 3: 0.1). Default 0: none."]
     pub rope_query_growth: f64,
+    #[doc = " Tokens of the vocabulary of sources, if it is another one than that of targets. vocabulary is then of targets, sources have\n their own embedding matrix, and tied_embeddings is about target and output. Default 0: sources have the vocabulary of\n targets."]
+    pub source_vocabulary: i64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2426,7 +2436,7 @@ pub struct trafo_model_config {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 472usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 480usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2508,58 +2518,60 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, classifier_dropout) - 352usize];
     ["Offset of field: trafo_model_config::rope_query_growth"]
         [::core::mem::offset_of!(trafo_model_config, rope_query_growth) - 360usize];
+    ["Offset of field: trafo_model_config::source_vocabulary"]
+        [::core::mem::offset_of!(trafo_model_config, source_vocabulary) - 368usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 368usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 376usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 372usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 380usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 376usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 384usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 380usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 388usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 384usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 392usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 388usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 396usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
-        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 392usize];
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 400usize];
     ["Offset of field: trafo_model_config::learned_positions"]
-        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 396usize];
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 404usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 400usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 408usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 404usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 412usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 408usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 416usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 412usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 420usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 416usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 424usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 420usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 428usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 424usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 432usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 428usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 436usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 432usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 440usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 436usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 444usize];
     ["Offset of field: trafo_model_config::sandwich_norm"]
-        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 440usize];
+        [::core::mem::offset_of!(trafo_model_config, sandwich_norm) - 448usize];
     ["Offset of field: trafo_model_config::separate_output"]
-        [::core::mem::offset_of!(trafo_model_config, separate_output) - 444usize];
+        [::core::mem::offset_of!(trafo_model_config, separate_output) - 452usize];
     ["Offset of field: trafo_model_config::encoder_class"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 448usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_class) - 456usize];
     ["Offset of field: trafo_model_config::encoder_head"]
-        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 452usize];
+        [::core::mem::offset_of!(trafo_model_config, encoder_head) - 460usize];
     ["Offset of field: trafo_model_config::classifier_pooling"]
-        [::core::mem::offset_of!(trafo_model_config, classifier_pooling) - 456usize];
+        [::core::mem::offset_of!(trafo_model_config, classifier_pooling) - 464usize];
     ["Offset of field: trafo_model_config::pooler"]
-        [::core::mem::offset_of!(trafo_model_config, pooler) - 460usize];
+        [::core::mem::offset_of!(trafo_model_config, pooler) - 468usize];
     ["Offset of field: trafo_model_config::base_precision"]
-        [::core::mem::offset_of!(trafo_model_config, base_precision) - 464usize];
+        [::core::mem::offset_of!(trafo_model_config, base_precision) - 472usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 468usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 476usize];
 };
 unsafe extern "C" {
     #[must_use]

@@ -159,12 +159,23 @@ impl Tokenizer {
             CStr::from_ptr(kind).to_string_lossy().into_owned()
         }
     }
-    /// Number of tokens.
+    /// Number of tokens, of targets if sources have another vocabulary.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         let mut count = 0;
         // SAFETY: `count` is valid.
         infallible(unsafe { sys::trafo_tokenizer_get_vocabulary(self.as_ptr(), &mut count) });
+        from_i64(count)
+    }
+    /// Number of tokens of the vocabulary of sources, or 0 if they have that of targets. Only the kind `marian` may have two
+    /// vocabularies. Then [`Tokenizer::encode`] returns ids of sources, and every other method is about ids of targets.
+    #[must_use]
+    pub fn source_vocabulary(&self) -> usize {
+        let mut count = 0;
+        // SAFETY: `count` is valid.
+        infallible(unsafe {
+            sys::trafo_tokenizer_get_source_vocabulary(self.as_ptr(), &mut count)
+        });
         from_i64(count)
     }
     /// Ids of the special tokens.

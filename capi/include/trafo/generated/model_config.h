@@ -143,6 +143,10 @@ typedef struct trafo_model_config {
   /* Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p / rope_original_positions)), c
    * being the number (Ministral 3: 0.1). Default 0: none. */
   double rope_query_growth;
+  /* Tokens of the vocabulary of sources, if it is another one than that of targets. vocabulary is then of targets, sources have
+   * their own embedding matrix, and tied_embeddings is about target and output. Default 0: sources have the vocabulary of
+   * targets. */
+  int64_t source_vocabulary;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */

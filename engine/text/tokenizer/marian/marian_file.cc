@@ -77,6 +77,16 @@ bool is_marian_file(std::string_view file_bytes) {
   return file_bytes.starts_with(kMarianBegin);
 }
 
+bool has_separate_vocabs(std::string_view config, const std::string& label) {
+  if (config.empty()) return false;
+  const Json json = parse_json(config, kTokenizerOrigin, label, {.depth = 32});
+  const Json* separate = json.find("separate_vocabs");
+  if (separate == nullptr || separate->as<std::nullptr_t>()) return false;
+  const bool* flag = separate->as<bool>();
+  if (flag == nullptr) damaged_marian(label, ": separate_vocabs is neither true nor false");
+  return *flag;
+}
+
 std::string serialize_marian(const MarianParts& parts) {
   Json header, bytes = Json::List{};
   header["tokens"] = parts.tokens;
@@ -84,6 +94,10 @@ std::string serialize_marian(const MarianParts& parts) {
   header["ends"] = Json(parts.ends);
   std::vector<uint64_t> sizes;
   for (const std::string_view file : parts.files) sizes.push_back(file.size());
+  if (parts.source_tokens > 0)
+    header["source_tokens"] = parts.source_tokens;
+  else
+    sizes.pop_back();
   header["bytes"] = Json(sizes);
   if (!parts.languages.empty()) header["languages"] = parts.languages;
   std::string all = concat(kMarianBegin, header.dump(), "}\n");
@@ -105,16 +119,21 @@ MarianParts parse_marian(std::string_view file_bytes, std::string_view label) {
   fields.take("ends", ends);
   fields.take("bytes", sizes);
   if (fields.has("languages")) fields.take("languages", parts.languages);
+  const bool is_separate = fields.has("source_tokens");
+  if (is_separate) fields.take("source_tokens", parts.source_tokens);
   const auto is_id = [&](int64_t id) { return id >= 0 && id < parts.tokens; };
-  if (parts.tokens < 1 || parts.tokens > limits::kVocabulary || !is_id(parts.start) || ends.empty())
+  const auto is_size = [](int64_t size) { return size >= 1 && size <= limits::kVocabulary; };
+  if (!is_size(parts.tokens) || !is_id(parts.start) || ends.empty() ||
+      (is_separate && (!is_size(parts.source_tokens) || !parts.languages.empty())))
     damaged_marian(label, ": its numbers are no vocabulary's");
   for (const int64_t end : ends) {
     if (!is_id(end)) damaged_marian(label, ": its end ", end, " is no id");
     parts.ends.push_back(static_cast<int32_t>(end));
   }
   std::string_view left = file_bytes.substr(line + 1);
-  if (sizes.size() != kMarianFiles) damaged_marian(label, ": it has not ", kMarianFiles, " files");
-  for (size_t i = 0; i < kMarianFiles; ++i) {
+  const size_t files = is_separate ? kMarianFiles : kMarianTargetIds;
+  if (sizes.size() != files) damaged_marian(label, ": it has not ", files, " files");
+  for (size_t i = 0; i < files; ++i) {
     if (sizes[i] < 0 || static_cast<uint64_t>(sizes[i]) > left.size())
       damaged_marian(label, ": ", kMarianFileNames[i], " would have ", sizes[i], " bytes, ",
                      left.size(), " are left");

@@ -462,6 +462,10 @@ model_config! {
     /// Rotated queries of a token at position p, from 0, are multiplied by 1 + c ln(1 + floor(p /
     /// `rope_original_positions`)), c being the number (Ministral 3: 0.1). Default 0: none.
     rope_query_growth: f64 = same, same;
+    /// Tokens of the vocabulary of sources, if it is another one than that of targets. `vocabulary` is then of targets,
+    /// sources have their own embedding matrix, and `tied_embeddings` is about target and output. Default 0: sources
+    /// have the vocabulary of targets.
+    source_vocabulary: usize = to_count, from_i64;
     /// Format of the matrices of linear layers. Except with `none`, all parameters are frozen until an adapter is added
     /// or others are made trainable, and these matrices stay frozen. Embeddings, norms, biases and the output
     /// projection keep `precision`. Default [`BasePrecision::None`].
