@@ -4,7 +4,10 @@ list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES TRAFO_ZIG TRAFO_ZIG_SYSTEM TRAF
 set(CMAKE_SYSTEM_NAME ${TRAFO_ZIG_SYSTEM})
 set(CMAKE_SYSTEM_PROCESSOR ${TRAFO_ZIG_PROCESSOR})
 if(TRAFO_ZIG_SYSTEM STREQUAL Darwin)
-  set(CMAKE_SYSTEM_VERSION 22)  # of macOS 13; without a version CMake writes no run paths
+  # CMake knows run paths on a Mac alone. It reads this file again after its own ones, which clear the flag.
+  set(CMAKE_USER_MAKE_RULES_OVERRIDE ${CMAKE_CURRENT_LIST_FILE})
+  set(CMAKE_SHARED_LIBRARY_RUNTIME_C_FLAG "-Wl,-rpath,")
+  set(CMAKE_SHARED_LIBRARY_RUNTIME_CXX_FLAG "-Wl,-rpath,")
 endif()
 set(CMAKE_C_COMPILER ${TRAFO_ZIG}/cc)
 set(CMAKE_CXX_COMPILER ${TRAFO_ZIG}/c++)
