@@ -1,8 +1,14 @@
 # Toolchain for tests/tools/zig.sh: Zig's Clang and its C and C++ libraries. TRAFO_ZIG is a folder with cc, c++, ar and ranlib, which call it
-# for TRAFO_ZIG_SYSTEM (Linux or Darwin) and TRAFO_ZIG_PROCESSOR.
+# for TRAFO_ZIG_SYSTEM (Linux, Darwin or Windows) and TRAFO_ZIG_PROCESSOR.
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES TRAFO_ZIG TRAFO_ZIG_SYSTEM TRAFO_ZIG_PROCESSOR)
 set(CMAKE_SYSTEM_NAME ${TRAFO_ZIG_SYSTEM})
 set(CMAKE_SYSTEM_PROCESSOR ${TRAFO_ZIG_PROCESSOR})
+if(TRAFO_ZIG_SYSTEM STREQUAL Darwin)
+  # CMake knows run paths on a Mac alone. It reads this file again after its own ones, which clear the flag.
+  set(CMAKE_USER_MAKE_RULES_OVERRIDE ${CMAKE_CURRENT_LIST_FILE})
+  set(CMAKE_SHARED_LIBRARY_RUNTIME_C_FLAG "-Wl,-rpath,")
+  set(CMAKE_SHARED_LIBRARY_RUNTIME_CXX_FLAG "-Wl,-rpath,")
+endif()
 set(CMAKE_C_COMPILER ${TRAFO_ZIG}/cc)
 set(CMAKE_CXX_COMPILER ${TRAFO_ZIG}/c++)
 foreach(tool AR RANLIB)

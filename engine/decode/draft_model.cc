@@ -35,7 +35,7 @@ std::vector<std::vector<int32_t>> DraftModel::begin(std::span<const Text> texts,
             : common_tokens(before, rows_[static_cast<size_t>(parents.back())].tokens);
     rows.push_back({text.number, {before.begin(), before.begin() + read}});
     unread.emplace_back(text.tokens.begin() + read, text.tokens.end());
-    longest = std::max(longest, std::ssize(text.tokens));
+    longest = std::max<int64_t>(longest, std::ssize(text.tokens));
   }
   std::vector<int32_t> others;
   for (size_t i = 0; i < rows_.size(); ++i)
@@ -66,7 +66,7 @@ Tensor DraftModel::read(std::span<const std::vector<int32_t>> tokens) {
   of_rows.resize(rows_.size());
   int64_t longest = 0;
   for (size_t i = 0; i < tokens.size(); ++i)
-    longest = std::max(longest, std::ssize(rows_[i].tokens) + std::ssize(tokens[i]));
+    longest = std::max<int64_t>(longest, std::ssize(rows_[i].tokens) + std::ssize(tokens[i]));
   if (const int64_t capacity = state_.cache.capacity(); longest > capacity)
     state_.cache.grow(context_, std::min(max_positions(), std::max(2 * capacity, longest)));
   const PackedWeightsScope scope(context_.backend(), weights_);

@@ -120,7 +120,7 @@ Tensor StepGraphs::upload_inputs(DecodeState& state, std::span<const int32_t> id
   std::vector<int32_t> values(ids.begin(), ids.end());
   values.insert(values.end(), state.source_begin.begin(), state.source_begin.end());
   values.insert(values.end(), state.source_end.begin(), state.source_end.end());
-  const auto own = std::ssize(values), count = own + nn::KvCache::index_count(tokens);
+  const int64_t own = std::ssize(values), count = own + nn::KvCache::index_count(tokens);
   if (!indices_.defined() || indices_.numel() < count) {
     release_graphs();
     indices_ = {};

@@ -30,12 +30,23 @@ void handle_end_signal(int number) {
   errno = saved;
 }
 
+// Two ends that programs which are started do not inherit.
+bool open_pipe(int (&ends)[2]) noexcept {
+#ifdef __APPLE__
+  if (::pipe(ends) != 0) return false;
+  for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+  return true;
+#else
+  return ::pipe2(ends, O_CLOEXEC) == 0;
+#endif
+}
+
 }  // namespace
 
 EndSignals::EndSignals(std::function<void()> act, int exit_code) {
   received_signal = 0;
   code_of_second = exit_code;
-  if (::pipe2(pipe_ends, O_CLOEXEC) != 0)
+  if (!open_pipe(pipe_ends))
     throw std::system_error(errno, std::generic_category(), "no pipe for signals");
   watcher_ = std::thread([act = std::move(act)] {
     char byte = 0;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "engine/os/file.h"
@@ -16,6 +17,8 @@ namespace trafo::os {
 namespace {
 
 constexpr size_t kLargestSystemFile = size_t{64} << 20;
+// Linux reads and writes no more at once, and macOS refuses to.
+constexpr size_t kMostAtOnce = 0x7FFFF000;
 
 void give_owner_access(int fd) noexcept {
   struct stat status;
@@ -24,8 +27,7 @@ void give_owner_access(int fd) noexcept {
     ::fchmod(fd, (status.st_mode & 07777) | kOwner);
 }
 
-// Blocks SIGXFSZ on this thread and removes the one that a write has raised: the kernel sends it to
-// the thread that writes.
+// Blocks SIGXFSZ on this thread and removes the one that a write has raised.
 class FileSizeSignal {
  public:
   FileSizeSignal() noexcept {
@@ -37,7 +39,7 @@ class FileSizeSignal {
   }
   ~FileSizeSignal() {
     const int kept = errno;
-    if (!was_pending_) take_pending();
+    if (!was_pending_) uninterrupted([&] { return take_pending_signal(signal_, SIGXFSZ); });
     pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
     errno = kept;
   }
@@ -45,18 +47,6 @@ class FileSizeSignal {
   FileSizeSignal& operator=(const FileSizeSignal&) = delete;
 
  private:
-  void take_pending() noexcept {
-#ifdef __APPLE__
-    int number = 0;
-    sigset_t pending;
-    if (sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1)
-      sigwait(&signal_, &number);
-#else
-    const timespec now{};
-    uninterrupted([&] { return sigtimedwait(&signal_, nullptr, &now); });
-#endif
-  }
-
   sigset_t signal_, previous_;
   bool was_pending_;
 };
@@ -80,11 +70,7 @@ void read_status(const struct stat& from, FileStatus& to) {
                                     : Kind::other;
   to.size = static_cast<uint64_t>(from.st_size);
   to.names = from.st_nlink;
-#ifdef __APPLE__
-  const timespec& modified = from.st_mtimespec;
-#else
-  const timespec& modified = from.st_mtim;
-#endif
+  const timespec& modified = modified_time(from);
   to.modified_seconds = modified.tv_sec;
   to.modified_nanoseconds = modified.tv_nsec;
   to.is_own = from.st_uid == ::geteuid();
@@ -129,19 +115,23 @@ int duplicate_file(int file) noexcept {
 }
 
 ptrdiff_t read_some(int file, void* bytes, size_t count) noexcept {
-  return uninterrupted([&] { return ::read(file, bytes, count); });
+  return uninterrupted([&] { return ::read(file, bytes, std::min(count, kMostAtOnce)); });
 }
 
 ptrdiff_t read_at(int file, void* bytes, size_t count, uint64_t offset) noexcept {
-  return uninterrupted([&] { return ::pread(file, bytes, count, static_cast<off_t>(offset)); });
+  const size_t most = std::min(count, kMostAtOnce);
+  return uninterrupted([&] { return ::pread(file, bytes, most, static_cast<off_t>(offset)); });
 }
 
 ptrdiff_t write_some(int file, const void* bytes, size_t count) noexcept {
   rlimit limit;
+  count = std::min(count, kMostAtOnce);
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY)
     return uninterrupted([&] { return ::write(file, bytes, count); });
   const FileSizeSignal blocked;
-  return uninterrupted([&] { return ::write(file, bytes, count); });
+  const size_t room = room_for_write(file, count, limit.rlim_cur);
+  if (room == 0 && count > 0) return -1;
+  return uninterrupted([&] { return ::write(file, bytes, room); });
 }
 
 int wait_for_input(int file, int milliseconds) noexcept {
@@ -157,13 +147,12 @@ int seek_to_end(int file) noexcept {
   return ::lseek(file, 0, SEEK_END) < 0 ? -1 : 0;
 }
 
-// fsync may be repeated after an interruption, unlike after EIO.
 int sync_file(int file) noexcept {
-  return uninterrupted([&] { return ::fsync(file); });
+  return with_one_errno(uninterrupted([&] { return sync_to_disk(file); }));
 }
 
 int lock_file(int file) noexcept {
-  return uninterrupted([&] { return ::flock(file, LOCK_EX | LOCK_NB); });
+  return with_one_errno(uninterrupted([&] { return ::flock(file, LOCK_EX | LOCK_NB); }));
 }
 
 int file_status(int file, FileStatus& status) noexcept {

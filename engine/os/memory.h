@@ -36,7 +36,7 @@ int64_t thread_heap_bytes() noexcept;
 
 // Bytes of memory of the machine.
 int64_t machine_memory() noexcept;
-// Bytes that are not in use now; 0 on Linux, where /proc/meminfo has them.
+// Bytes that are not in use now; 0: unknown, or on Linux, where /proc/meminfo has them.
 int64_t free_machine_memory() noexcept;
 
 }  // namespace trafo::os

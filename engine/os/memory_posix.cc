@@ -7,24 +7,13 @@
 
 #include "engine/os/file.h"
 #include "engine/os/memory.h"
+#include "engine/os/posix_calls.h"
 
 namespace trafo::os {
 namespace {
 
 void* mapped_or_null(void* mapped) {
   return mapped == MAP_FAILED ? nullptr : mapped;
-}
-
-// Makes a file as long as this, and has the disk's blocks for it. Returns an errno.
-int reserve_on_disk(int file, size_t bytes) {
-#ifdef __APPLE__
-  fstore_t store{F_ALLOCATEALL, F_PEOFPOSMODE, 0, static_cast<off_t>(bytes), 0};
-  const bool done = ::fcntl(file, F_PREALLOCATE, &store) != -1 &&
-                    ::ftruncate(file, static_cast<off_t>(bytes)) == 0;
-  return done ? 0 : errno;
-#else
-  return ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
-#endif
 }
 
 }  // namespace
@@ -53,7 +42,7 @@ void unmap_pages(void* begin, size_t bytes) noexcept {
 }
 
 void clear_pages(void* begin, size_t bytes) noexcept {
-  ::madvise(begin, bytes, MADV_DONTNEED);
+  zero_private_pages(begin, bytes);
 }
 
 void* map_nameless_file(const std::filesystem::path& prefix, size_t bytes) {
@@ -85,12 +74,11 @@ int64_t machine_memory() noexcept {
 }
 
 int64_t free_machine_memory() noexcept {
-  return 0;
+  return unused_memory();
 }
 
-// The GNU C library cuts the heap of a thread out of a mapping twice its size.
 int64_t thread_heap_bytes() noexcept {
-  return int64_t{64} << 20;
+  return kThreadHeapBytes;
 }
 
 }  // namespace trafo::os

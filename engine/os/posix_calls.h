@@ -4,6 +4,13 @@
 #include <cerrno>
 
 #include "engine/os/path_ref.h"
+#if defined(__APPLE__)
+#include "engine/os/posix/apple.h"
+#elif defined(__EMSCRIPTEN__)
+#include "engine/os/posix/emscripten.h"
+#else
+#include "engine/os/posix/linux.h"
+#endif
 
 namespace trafo::os {
 
@@ -14,6 +21,13 @@ auto uninterrupted(Call call) noexcept {
     const auto result = call();
     if (result != -1 || errno != EINTR) return result;
   }
+}
+
+// Makes one errno of two that say that a file system lacks an operation, which are one on Linux:
+// is_unsupported() knows EOPNOTSUPP. Returns the result of the system call.
+inline int with_one_errno(int result) noexcept {
+  if (result == -1 && errno == ENOTSUP) errno = EOPNOTSUPP;
+  return result;
 }
 
 // The same file at a descriptor above the standard streams, close-on-exec. If the process has

@@ -1,11 +1,11 @@
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "engine/os/posix_calls.h"
 #include "engine/os/process.h"
 
 namespace trafo::os {
@@ -20,12 +20,7 @@ bool process_is_alive(int64_t id) noexcept {
 }
 
 bool random_bytes(void* bytes, size_t count) noexcept {
-#ifdef __APPLE__
-  ::arc4random_buf(bytes, count);
-  return true;
-#else
-  return ::getrandom(bytes, count, 0) == static_cast<ssize_t>(count);
-#endif
+  return fill_randomly(bytes, count);
 }
 
 std::string host_name() {
@@ -47,11 +42,7 @@ std::string user_name() {
 }
 
 const char* trusted_environment(const char* name) noexcept {
-#ifdef __APPLE__
-  return ::issetugid() != 0 ? nullptr : std::getenv(name);
-#else
-  return ::secure_getenv(name);
-#endif
+  return secure_variable(name);
 }
 
 }  // namespace trafo::os

@@ -27,7 +27,7 @@ namespace {
 std::string own_file() {
   Dl_info info;
   const bool known = ::dladdr(reinterpret_cast<const void*>(&open_library), &info) != 0;
-  return known ? info.dli_fname : "";
+  return known && info.dli_fname[0] == '/' ? info.dli_fname : "";
 }
 #else
 // The loader's own answer will not do: for a program it is argv[0], which may be a bare name, and a

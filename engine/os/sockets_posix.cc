@@ -1,5 +1,6 @@
 #include "engine/os/sockets.h"
 
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/uio.h>
@@ -19,15 +20,46 @@ void set_option(int socket, int level, int name, int value) {
   ::setsockopt(socket, level, name, &value, sizeof value);
 }
 
+#ifdef __APPLE__
+// POLLHUP, which is not asked for, says that the other side sends no more as well.
+constexpr short kAskPeerEnded = 0, kSaysPeerEnded = POLLHUP;
+constexpr int kKeepAliveIdle = TCP_KEEPALIVE;
+
+// A program that is started between the calls inherits the socket.
+int quiet_socket(int socket) noexcept {
+  if (socket < 0) return socket;
+  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
+  ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
+  set_option(socket, SOL_SOCKET, SO_NOSIGPIPE, 1);
+  return socket;
+}
+int new_socket(int family) noexcept {
+  return away_from_streams(quiet_socket(::socket(family, SOCK_STREAM, 0)));
+}
+int next_connection(int listener) noexcept {
+  return quiet_socket(::accept(listener, nullptr, nullptr));
+}
+#else
+constexpr short kAskPeerEnded = POLLRDHUP, kSaysPeerEnded = POLLRDHUP;
+constexpr int kKeepAliveIdle = TCP_KEEPIDLE;
+
+int new_socket(int family) noexcept {
+  return away_from_streams(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+int next_connection(int listener) noexcept {
+  return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+#endif
+
 short poll_events(unsigned wanted) {
   return static_cast<short>(((wanted & kCanReceive) != 0 ? POLLIN : 0) |
                             ((wanted & kCanSend) != 0 ? POLLOUT : 0) |
-                            ((wanted & kPeerEnded) != 0 ? POLLRDHUP : 0));
+                            ((wanted & kPeerEnded) != 0 ? kAskPeerEnded : 0));
 }
 
 unsigned happened_events(short events) {
   return ((events & POLLIN) != 0 ? kCanReceive : 0) | ((events & POLLOUT) != 0 ? kCanSend : 0) |
-         ((events & POLLRDHUP) != 0 ? kPeerEnded : 0) |
+         ((events & kSaysPeerEnded) != 0 ? kPeerEnded : 0) |
          ((events & (POLLERR | POLLHUP | POLLNVAL)) != 0 ? kConnectionEnded : 0);
 }
 
@@ -42,7 +74,7 @@ unsigned happened_events(short events) {
 }  // namespace
 
 int open_socket(int family) noexcept {
-  return away_from_streams(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  return new_socket(family);
 }
 
 void close_socket(int socket) noexcept {
@@ -57,7 +89,7 @@ int listen_at_address(int socket, const sockaddr* address, socklen_t length, boo
 }
 
 int accept_connection(int listener) noexcept {
-  return away_from_streams(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  return away_from_streams(next_connection(listener));
 }
 
 int begin_connection(int socket, const sockaddr* address, socklen_t length) noexcept {
@@ -82,17 +114,21 @@ int address_of_peer(int socket, sockaddr* address, socklen_t* length) noexcept {
 void prepare_connection(int socket, const KeepAlive& keep_alive) noexcept {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, keep_alive.idle_seconds);
+  set_option(socket, IPPROTO_TCP, kKeepAliveIdle, keep_alive.idle_seconds);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, keep_alive.probe_seconds);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, keep_alive.probes);
 }
 
-int64_t unacknowledged_milliseconds(int socket) noexcept {
+int64_t unacknowledged_milliseconds([[maybe_unused]] int socket) noexcept {
+#ifdef __APPLE__
+  return 0;  // not said
+#else
   tcp_info info{};
   socklen_t size = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
   const bool waits = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
   return waits ? info.tcpi_last_ack_recv : 0;
+#endif
 }
 
 ptrdiff_t send_parts(int socket, std::span<const SendPart> parts) noexcept {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "engine/os/posix_calls.h"
 #include "engine/os/threads.h"
 
 namespace trafo::os {
@@ -30,11 +31,7 @@ int call_at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) noex
 }
 
 void name_threads(const char* name) noexcept {
-#ifdef __APPLE__
-  pthread_setname_np(name);
-#else
-  pthread_setname_np(pthread_self(), name);
-#endif
+  name_this_thread(name);
 }
 
 bool threads_have_name(const char* name) noexcept {

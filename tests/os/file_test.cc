@@ -114,7 +114,8 @@ TEST(OsFile, ALinkIsNotFollowedIfItMustNot) {
   write_bytes(folder / "file", "text");
   std::error_code error;
   std::filesystem::create_symlink(folder / "file", folder / "link", error);
-  if (error) GTEST_SKIP() << "this system or user makes no symbolic links";
+  if (error || !std::filesystem::is_symlink(folder / "link", error))  // Wine says that it made one
+    GTEST_SKIP() << "this system or user makes no symbolic links";
   EXPECT_LT(os::open_file(folder / "link", Open::read | Open::no_follow), 0);
   EXPECT_EQ(errno, ELOOP);
   const OpenFile followed(folder / "link", Open::read);

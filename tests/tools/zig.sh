@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
 # Builds the library with Zig's Clang for systems that Debian 12 has no C++ compiler for.
 #
-#   tests/tools/zig.sh musl     libtrafo.a and a static program on musl: it trains, is killed, resumes and translates here, in an empty root,
-#                               without optimization
-#   tests/tools/zig.sh macos    compiles the files of engine/os alone, for arm64, without sockets and end signals
+#   tests/tools/zig.sh musl     libtrafo.a and a static program on musl: it trains, is killed, resumes and translates here, in an empty root
+#   tests/tools/zig.sh macos    for macOS on arm64: libtrafo.dylib, libtrafo.a, programs in C that link them, and translate-train. Nothing runs;
+#                               mach_o.py checks exports, imports, names, versions and run paths
+#   tests/tools/zig.sh windows  engine/os and tests/os for Windows with its Universal C Runtime; they run under Wine
 #
-# By hand. Zig comes from PyPI (ziglang, 100 MB); the libraries that the engine needs from scripts/third-party.sh. Exit status 77: Zig cannot
-# be had here, and nothing was checked.
+# By hand, and without optimization. Zig comes from PyPI (ziglang, 100 MB); the libraries that the engine needs from scripts/third-party.sh.
+# Exit status 77: Zig cannot be had here, and nothing was checked.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kind=${1:-}
-[[ $# -eq 1 && $kind =~ ^(musl|macos)$ ]] || { echo "usage: tests/tools/zig.sh musl | macos" >&2; exit 2; }
+[[ $# -eq 1 && $kind =~ ^(musl|macos|windows)$ ]] || { echo "usage: tests/tools/zig.sh musl | macos | windows" >&2; exit 2; }
 fail() { echo "zig: $*" >&2; exit 1; }
-package=$PWD/build/zig/package tools=$PWD/build/zig/$kind build=build/zig/$kind-build
+package=$PWD/build/zig/package tools=$PWD/build/zig/$kind build=build/zig/$kind-build oldest_macos=13.3
 if [[ ! -e $package/ziglang/zig ]] && ! python3 -m pip install -q --target "$package" ziglang==0.17.1; then
   echo "zig: skipped, ziglang cannot be had here"
   exit 77
 fi
 case $kind in
   musl) target=x86_64-linux-musl system=Linux processor=x86_64 ;;
-  macos) target=aarch64-macos system=Darwin processor=arm64 ;;
+  macos) target=aarch64-macos.$oldest_macos system=Darwin processor=arm64 ;;
+  windows) target=x86_64-windows-gnu system=Windows processor=x86_64 ;;
 esac
 mkdir -p "$tools"
 for tool in cc c++ ar ranlib; do
@@ -28,24 +30,50 @@ for tool in cc c++ ar ranlib; do
   printf '#!/bin/sh\nexec %s %s %s "$@"\n' "$package/ziglang/zig" "$tool" "$options" >"$tools/$tool"
 done
 chmod +x "$package/ziglang/zig" "$tools"/*
+export CCACHE_COMPILERTYPE=clang
+began=$SECONDS
+configure() {  # folder, further options
+  cmake -S "$1" -B "$build" -G Ninja --toolchain "$PWD/cmake/zig.cmake" -DTRAFO_ZIG="$tools" -DTRAFO_ZIG_SYSTEM=$system \
+    -DTRAFO_ZIG_PROCESSOR=$processor -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O0 \
+    -DCMAKE_C_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" "${@:2}" >/dev/null
+}
+library_alone=(-DTRAFO_UNITY_LIBRARY=ON -DTRAFO_MPI=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF)
+program=$build/kill_and_resume
+compile_program() {  # options
+  "$tools/cc" -std=c11 -O1 -Wall -Wextra -Werror -I. -Icapi/include "$@" -c tests/tools/kill_and_resume.c -o "$program.o"
+}
+
+if [[ $kind == windows ]]; then
+  configure tests/os
+  cmake --build "$build"
+  objdump=$(command -v x86_64-w64-mingw32-objdump || command -v llvm-objdump) || fail "there is no objdump for files of Windows"
+  [[ $("$objdump" -p "$build/os_tests.exe") == *"DLL Name: api-ms-win-crt-"* ]] || fail "os_tests.exe does not use the Universal C Runtime"
+  # path::string() of LLVM's C++ library has the code page of Windows in place of UTF-8, and the engine calls it: names that the code page lacks
+  # are errors.
+  WINEPREFIX=$PWD/build/wine WINEARCH=win64 WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=" DISPLAY='' \
+    /usr/lib/wine/wine64 "$build/os_tests.exe" --gtest_filter=-OsNames.LongAndForeignPaths
+  exit 0
+fi
 
 if [[ $kind == macos ]]; then
-  for name in file memory names process processor program shared_library terminal threads; do
-    "$tools/c++" -std=c++20 -O0 -Wall -Wextra -Werror -I. -c engine/os/${name}_posix.cc -o "$tools/$name.o"
-  done
-  echo "zig: engine/os compiles for macOS on arm64, but for sockets and end signals"
+  scripts/third-party.sh --program
+  configure . "${library_alone[@]}" -DTRAFO_THIRD_PARTY="$PWD/build/third-party-program" -DTRAFO_WERROR=ON
+  cmake --build "$build" --target trafo trafo_static translate-train
+  "$tools/c++" -std=c++20 -Wall -Wextra -Werror -I. -c engine/os/sockets_posix.cc -o "$build/sockets.o"  # in no file for macOS
+  compile_program
+  "$tools/cc" "$program.o" "$build/libtrafo.dylib" -Wl,-rpath,@loader_path -o "$program"
+  "$tools/c++" "$program.o" "$build/libtrafo.a" -o "$program-static"
+  echo "zig: the library and programs for macOS on arm64 after $((SECONDS - began)) s"
+  python3 tests/tools/mach_o.py "$build/libtrafo.dylib" capi/abi/symbols.txt "$package/ziglang/lib/libc/darwin/libSystem.tbd" "$oldest_macos" \
+    "$program" @loader_path "$build/translate-train" "@loader_path/../lib @loader_path"
   exit 0
 fi
 
 scripts/third-party.sh
-began=$SECONDS
-cmake -S . -B "$build" -G Ninja --toolchain "$PWD/cmake/zig.cmake" -DTRAFO_ZIG="$tools" -DTRAFO_ZIG_SYSTEM=$system \
-  -DTRAFO_ZIG_PROCESSOR=$processor -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O0 \
-  -DTRAFO_UNITY_LIBRARY=ON -DTRAFO_MPI=OFF -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF >/dev/null
-program=$build/kill_and_resume
+configure . "${library_alone[@]}" -DTRAFO_BUILD_APPS=OFF -DTRAFO_THIRD_PARTY="$PWD/build/third-party"
 cmake --build "$build" --target trafo_static
 # Threads of musl have stacks of 128 KiB, if the program asks for no other ones.
-"$tools/cc" -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -I. -Icapi/include -c tests/tools/kill_and_resume.c -o "$program.o"
+compile_program -D_GNU_SOURCE
 "$tools/c++" -static -s -Wl,-z,stack-size=8388608 "$program.o" "$build/libtrafo.a" -o "$program"
 ! readelf -lW "$program" | grep -q INTERP || fail "the program is not static"
 echo "zig: libtrafo.a on musl after $((SECONDS - began)) s; a static program has $(stat -c %s "$program") bytes"
