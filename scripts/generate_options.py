@@ -3,8 +3,8 @@
 
 Writes everything that follows from the tables in schema: the engine's structs, the C headers, the ops of C, Rust and Go, the flags of
 translate-train, the Rust builders, the Go structs and pages of docs. All files lie in folders named "generated", except that a Go package
-is one folder: there the name ends in .generated.go, and trafo.h is the C headers in one file. Files that no table asks for any more are
-removed. --check writes nothing and fails if something is stale.
+is one folder: there the name ends in .generated.go or .generated.c, and trafo.h is the C headers in one file. Files that no table
+asks for any more are removed. --check writes nothing and fails if something is stale.
 """
 import difflib
 import pathlib
@@ -18,6 +18,7 @@ import cli
 import docs
 import engine
 import go
+import go_dlopen
 import ops
 import results
 import rust
@@ -120,8 +121,10 @@ def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
-    texts = {path: "".join(line + "\n" for line in lines) for path, lines in targets(Schema())}
+    schema = Schema()
+    texts = {path: "".join(line + "\n" for line in lines) for path, lines in targets(schema)}
     texts["bindings/go/trafo/trafo.h"] = whole_header(texts)
+    texts["bindings/go/trafo/dlopen.generated.c"] = "\n".join([*go_dlopen.source(schema, texts["bindings/go/trafo/trafo.h"]), ""])
     stale = 0
     for path, text in texts.items():
         file = ROOT / path

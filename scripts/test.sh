@@ -66,6 +66,7 @@ bindings() {
     cd examples/learning-service && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
   step "Go"
   (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
+  (cd bindings/go/trafo && go vet -tags trafo_dlopen . && TRAFO_LIBRARY=$TRAFO_LIB_DIR/libtrafo.so go test -count=1 -tags trafo_dlopen -short .)
   bindings/go/module_checks.sh "$(tests/tools/bundled_library.sh)"
   step "The learning service in Go: its tests, and the service's story and kills against it"
   (export CARGO_TARGET_DIR=$PWD/bindings/rust/target LEARNING_SERVICE_PROGRAM=$PWD/bindings/rust/target/learning-service-go LEARNING_KILLS=6 &&

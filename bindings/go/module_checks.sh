@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Go modules of scripts/go-modules.sh as `go get` brings them: from a proxy in a folder, into an empty module cache, without the
 # checkout. A program builds, needs no library but those of C and C++, trains and translates; a vendored copy builds, too. Without the
-# library, one error says what to do.
+# library, one error says what to do. With -tags trafo_dlopen, the program loads the library.
 #
 #   module_checks.sh LIBRARY_FOLDER     a build with TRAFO_THIRD_PARTY, or the folder of tests/tools/bundled_library.sh
 set -euo pipefail
@@ -12,9 +12,9 @@ library=$(realpath "$1")
 readme=$PWD/trafo/README.md
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-../../scripts/go-modules.sh "$library" "$folder/modules"
+../../scripts/go-modules.sh --output "$folder/modules" "$library"
 files=$(python3 -m zipfile -l "$folder"/modules/proxy/github.com/trafo-engine/trafo/bindings/go/trafo/@v/v*.zip)
-for part in trafo.h link_prebuilt.go LICENSE; do
+for part in trafo.h link_prebuilt_linux_amd64.go dlopen.generated.c LICENSE; do
   grep -q "/$part " <<<"$files" || fail "the module has no $part"
 done
 
@@ -53,4 +53,14 @@ refused "there is no libtrafo.a" env CGO_CFLAGS="-DANOTHER" go build github.com/
 cp -r "$library" "$folder/other"
 CGO_LDFLAGS="-L$folder/other -lstdc++ -lm" go build -tags trafo_system -o program .
 ./program | tail -n 1 | grep -qx "good evening" || fail "the program with -tags trafo_system does not translate"
+# A library that the program loads: its build finds none, and the same program runs with one and says what to do without.
+rm -rf "$GOPATH/pkg/mod/github.com/trafo-engine/trafo-go-lib" vendor
+g++ -shared -o "$folder/libtrafo.so.0" -Wl,--whole-archive "$library/libtrafo.a" -Wl,--no-whole-archive -Wl,-Bsymbolic -lpthread -ldl
+go build -tags trafo_dlopen -o program .
+! readelf -d program | grep -q 'NEEDED.*\(trafo\|stdc\)' || fail "the program with -tags trafo_dlopen is linked with the library"
+for way in "TRAFO_LIBRARY=$folder/libtrafo.so.0" "LD_LIBRARY_PATH=$folder"; do
+  env "$way" ./program | tail -n 1 | grep -qx "good evening" || fail "the program with -tags trafo_dlopen and $way does not translate"
+done
+refused "libtrafo.so.0 cannot be loaded" ./program
+refused "set TRAFO_LIBRARY to the path of the library" env TRAFO_LIBRARY="$library/libtrafo.a" ./program
 echo "module_checks: ok"

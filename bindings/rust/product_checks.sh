@@ -49,6 +49,16 @@ grep -qF "CMAKE_VERSION: (u32, u32) = $needed" trafo-sys/build/requirements.rs |
   { echo "product_checks: trafo-sys/build/requirements.rs does not ask for CMake $needed" >&2; exit 1; }
 echo "a machine without compiler, CMake or packages is told so"
 
+# Features that leave kernels out reach CMake.
+printf '#!/bin/sh\n[ "$1" != --version ] || { echo "cmake version 3.25.1"; exit; }\necho "$@" >"%s"\nexit 1\n' "$folder/arguments" >"$folder/cmake"
+chmod +x "$folder/cmake"
+configured() {  # ARGUMENTS FEATURES...: of cargo; the build ends where CMake does
+  ! env -u TRAFO_LIB_DIR CMAKE="$folder/cmake" CARGO_TARGET_DIR="$folder/refused" cargo check --quiet -p trafo-sys "${@:2}" 2>/dev/null &&
+    grep -qF -- "$1" "$folder/arguments" || { echo "product_checks: ${*:2} gives CMake $(cat "$folder/arguments")" >&2; exit 1; }
+}
+configured "-DTRAFO_INSTRUCTION_SETS=avx2;avx512 -DTRAFO_FLOAT64=ON"
+configured "-DTRAFO_INSTRUCTION_SETS=avx2 -DTRAFO_FLOAT64=OFF" --no-default-features --features bundled,avx2
+
 # Other -sys crates find the header and the library, and users find the repository.
 checked=${TRAFO_LIB_DIR:-../../build/release}
 checked=$(cd "$checked" && pwd)

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kBlockElements = kSquaresElements;
 
-double sum_of_squares_range(const double* x, int64_t count) {
+[[maybe_unused]] double sum_of_squares_range(const double* x, int64_t count) {
   return sum_of(x, count, [](auto, auto v) { return hn::Mul(v, v); });
 }
 

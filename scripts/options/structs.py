@@ -53,7 +53,7 @@ class Member:
 class Struct:
     def __init__(self, schema, spec):
         self.name, self.doc, self.include = "trafo_" + spec["name"], spec.get("doc"), spec.get("include")
-        self.file, self.rust, self.public = spec["name"], spec.get("rust"), spec.get("public", False)
+        self.file, self.rust = spec["name"], spec.get("rust")
         self.serde = spec.get("serde", False)
         self.rust_doc, self.rust_new = spec.get("rust_doc", self.doc), spec.get("rust_new")
         self.rust_example = spec.get("rust_example")

@@ -50,14 +50,14 @@ def source(struct):
     example = ["///", "/// ```", *(f"/// {line}" for line in struct.rust_example.splitlines()), "/// ```"] if struct.rust_example else []
     lines = rust.doc(struct.rust_doc, "") + [*example, "#[must_use]", f"#[derive({', '.join(traits)})]", *SERDE * struct.serde, f"pub struct {struct.rust}{life} {{"]
     for member, field in zip(members, fields):
-        lines += rust.doc(words(member), "    ") * (struct.public or struct.serde) + NOTHING * (struct.serde and "Option<" in field)
-        lines.append("    pub " + field.strip() if struct.public or struct.serde else field)
+        lines += rust.doc(words(member), "    ") * (struct.serde) + NOTHING * (struct.serde and "Option<" in field)
+        lines.append("    pub " + field.strip() if struct.serde else field)
     lines += ["}", f"impl{life} {struct.rust}{life} {{"]
-    if not struct.public and struct.rust_new is not False:
+    if struct.rust_new is not False:
         lines += rust.doc(struct.rust_new or "The defaults.", "    ") + ["    pub fn new() -> Self {", "        Self::default()", "    }"]
-    elif not struct.public and not struct.serde:
+    elif not struct.serde:
         lines += ["    fn with_defaults() -> Self {", *made(struct, members, "        "), "    }"]
-    for member in members if not struct.public else []:
+    for member in members:
         _, taken, value, _, _ = forms(member)
         if member.setter and taken:
             lines += rust.doc(words(member), "    ") + [f"    pub fn {member.name}(mut self, {member.name}: {taken}) -> Self {{",

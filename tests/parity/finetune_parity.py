@@ -26,7 +26,8 @@ LEXICON = {"house": "maison", "tree": "arbre", "dog": "chien", "cat": "chat", "w
            "book": "livre", "sea": "mer", "sun": "soleil", "king": "roi", "hand": "main"}
 LANGUAGES = ["eng_Latn", "fra_Latn"]
 HELD_OUT, RIGHT = 40, 0.8
-PACKAGES_OF_GO = {"trafo/bindings/go/trafo": "bindings/go/trafo", "trafo-go-lib/linux-amd64": "bindings/go/lib/linux-amd64"}
+PACKAGES_OF_GO = {"trafo/bindings/go/trafo": "bindings/go/trafo",
+                  **{f"trafo-go-lib/{name}": f"bindings/go/lib/{name}" for name in ("linux-amd64", "linux-arm64", "windows-amd64")}}
 
 
 def sentences():

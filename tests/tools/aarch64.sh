@@ -49,13 +49,14 @@ if [[ ${1:-} == --kernels ]]; then
   exit 0
 fi
 
+# In groups as large as those of the crate trafo-sys.
 if [[ ${1:-} == --train ]]; then
   install_tools g++-aarch64-linux-gnu qemu-user
   scripts/third-party.sh >/dev/null
   build=build/aarch64-train
   cmake -S . -B "$build" -G Ninja --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" -DTRAFO_SYSROOT= -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DTRAFO_WERROR=ON -DTRAFO_UNITY_LIBRARY=ON -DTRAFO_MPI=OFF \
-    -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF \
+    -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DTRAFO_WERROR=ON -DTRAFO_UNITY_LIBRARY=ON \
+    -DTRAFO_UNITY_SIZE=24 -DTRAFO_MPI=OFF -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF \
     -DCMAKE_C_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" >/dev/null
   cmake --build "$build" --target trafo_static
   aarch64-linux-gnu-gcc -std=gnu11 -O1 -Wall -Wextra -Werror -I. -Icapi/include -c tests/tools/kill_and_resume.c -o "$build/kill_and_resume.o"

@@ -41,11 +41,11 @@ tag=
 if [[ $release == bullseye ]]; then
   tar -xzf "$given" -C "$system/srv/library" --strip-components=1
   # The module without the library: of a program that links another one, no file of it is compiled.
-  scripts/go-modules.sh "$(tests/tools/bundled_library.sh)" "$work/modules"
+  scripts/go-modules.sh --output "$work/modules" "$(tests/tools/bundled_library.sh)"
   tag="-tags trafo_system"
   link="export TRAFO_LIB_DIR=/srv/library/lib TRAFO_LINK=shared LD_LIBRARY_PATH=/srv/library/lib CGO_LDFLAGS=-L/srv/library/lib"
 else
-  scripts/go-modules.sh "$given" "$work/modules"
+  scripts/go-modules.sh --output "$work/modules" "$given"
   link=:
 fi
 cp -r "$work/modules/proxy" "$system/srv/modules"

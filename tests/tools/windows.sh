@@ -72,8 +72,10 @@ module example.com/program
 go 1.24
 require github.com/trafo-engine/trafo/bindings/go/trafo v0.0.0
 replace github.com/trafo-engine/trafo/bindings/go/trafo => $root/bindings/go/trafo
-replace github.com/trafo-engine/trafo-go-lib/linux-amd64 => $root/bindings/go/lib/linux-amd64
 MOD
+    for platform in linux-amd64 linux-arm64 windows-amd64; do
+      go mod edit -replace "github.com/trafo-engine/trafo-go-lib/$platform=$root/bindings/go/lib/$platform"
+    done
     GOOS=windows GOARCH=amd64 CGO_ENABLED=1 CC=x86_64-w64-mingw32-gcc-posix CGO_LDFLAGS="-L$build" GOFLAGS=-mod=mod \
       go build -tags trafo_system -o program.exe .)
   says "good evening" "$WINE" program.exe

@@ -122,7 +122,7 @@ func metric(origin string, hypotheses, references []string, f func(h, r *C.trafo
 	return float64(score), takeCString(signature), nil
 }
 
-// Version gives the engine's version, as "0.1.0".
+// Version gives the engine's version, as "0.1.0". It is empty if the tag trafo_dlopen found no library.
 func Version() string { return C.GoString(C.trafo_version()) }
 
 // SentenceScore is what one translation scores by itself, 0 to 100.

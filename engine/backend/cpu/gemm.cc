@@ -4,6 +4,7 @@
 
 #include "engine/backend/cpu/gemm_internal.h"
 #include "engine/backend/cpu/scratch.h"
+#include "engine/backend/cpu/simd.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -93,7 +94,11 @@ void gemm_cpu(ThreadPool& pool, const GemmParams& params, DType multiply) {
   if (params.dtype == DType::f32)
     gemm_batch<float>(pool, params, multiply == DType::bf16 ? gemm_bf16 : gemm_f32);
   else
+#ifdef TRAFO_WITHOUT_FLOAT64
+    refuse_float64();
+#else
     gemm_batch<double>(pool, params, gemm_f64);
+#endif
 }
 
 }  // namespace trafo

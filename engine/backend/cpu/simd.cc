@@ -16,4 +16,10 @@ void require_supported_cpu() {
           ", the least that the CPU kernels need");
 }
 
+void refuse_float64() {
+  fail(ErrorCode::unsupported, "cpu_backend",
+       "this build of the engine computes in float32 alone: it has no kernels for float64 (the "
+       "feature float64 of the crate, TRAFO_FLOAT64 of CMake)");
+}
+
 }  // namespace trafo

@@ -55,9 +55,19 @@
 #define HWY_WANT_SSE4 1
 
 // 1 << 7 is AVX3_DL and 1 << 12 SSSE3 (hwy/detect_targets.h): they would add build time and size,
-// not speed.
+// not speed. The others are AVX-512 and AVX2 (TRAFO_INSTRUCTION_SETS of CMakeLists.txt).
 #if defined(__x86_64__)
-#define HWY_DISABLED_TARGETS ((1LL << 7) | (1LL << 12))
+#ifdef TRAFO_WITHOUT_AVX512
+#define TRAFO_AVX512_TARGETS ((1LL << 4) | (1LL << 6) | (1LL << 8))
+#else
+#define TRAFO_AVX512_TARGETS 0
+#endif
+#ifdef TRAFO_WITHOUT_AVX2
+#define TRAFO_AVX2_TARGETS (1LL << 9)
+#else
+#define TRAFO_AVX2_TARGETS 0
+#endif
+#define HWY_DISABLED_TARGETS ((1LL << 7) | (1LL << 12) | TRAFO_AVX512_TARGETS | TRAFO_AVX2_TARGETS)
 #endif
 
 #include "engine/core/dtype.h"
@@ -81,6 +91,10 @@ const char* simd_target_name();
 // kernel.
 void require_supported_cpu();
 
+// Throws UNSUPPORTED: the engine was built without kernels for float64 (TRAFO_FLOAT64 of
+// CMakeLists.txt).
+[[noreturn]] void refuse_float64();
+
 // Calls fn(float{}) or fn(double{}) and returns 0; -1 for a dtype that is no compute type.
 template <class F>
 int32_t with_compute_type(DType dtype, F&& fn) {
@@ -89,8 +103,12 @@ int32_t with_compute_type(DType dtype, F&& fn) {
       fn(float{});
       return 0;
     case DType::f64:
+#ifdef TRAFO_WITHOUT_FLOAT64
+      refuse_float64();
+#else
       fn(double{});
       return 0;
+#endif
     default:
       return -1;
   }

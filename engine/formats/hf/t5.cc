@@ -31,7 +31,7 @@ constexpr const char *kBuckets = "relative_attention_num_buckets",
                      *kDistance = "relative_attention_max_distance",
                      *kProjection = "feed_forward_proj", *kGated = "is_gated_act",
                      *kActivation = "dense_act_fn", *kTied = "tie_word_embeddings",
-                     *kScaled = "scale_decoder_outputs", *kStart = "decoder_start_token_id";
+                     *kScaled = "scale_decoder_outputs", *kDecoderStart = "decoder_start_token_id";
 constexpr std::string_view kGatedPrefix = "gated-";
 constexpr const char *kHead = "lm_head.weight", *kShared = "shared.weight";
 // Other names of the embedding.
@@ -76,7 +76,7 @@ Json t5_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
   json["use_cache"] = true;
   json["eos_token_id"] = tokenizer.eos_id();
   json["pad_token_id"] = tokenizer.pad_id() >= 0 ? tokenizer.pad_id() : start;
-  json[kStart] = start;
+  json[kDecoderStart] = start;
   json["torch_dtype"] = "float32";
   return json;
 }
@@ -193,8 +193,8 @@ ReadTokenizer with_notes(Tokenizer tokenizer, std::string note) {
 ReadTokenizer read_byte_tokenizer(const ConfigReader& json, const SpecialIds& ids, int64_t stored) {
   const Tokenizer bytes = byte_vocabulary(ids.bos == ByteTokenizer::kPad);
   const SpecialTokens& special = bytes.special_tokens();
-  require(special.start() == ids.bos, ErrorCode::unsupported, kOrigin, json.label(), ": ", kStart,
-          " is ", ids.bos, "; with ", kByteClass, " it is 0 or 1");
+  require(special.start() == ids.bos, ErrorCode::unsupported, kOrigin, json.label(), ": ",
+          kDecoderStart, " is ", ids.bos, "; with ", kByteClass, " it is 0 or 1");
   require(ids.eos == std::vector<int32_t>{special.eos}, ErrorCode::unsupported, kOrigin,
           json.label(), ": eos_token_id is not 1, which ", kByteClass, " has");
   require(bytes.vocab_size() <= stored, ErrorCode::corrupt_file, kOrigin, json.label(),
@@ -216,9 +216,10 @@ ReadTokenizer read_t5_tokenizer(const fs::path& directory, const ConfigReader& j
   SpecialIds ids = read_special_ids(directory, json);
   ids.bos = read_decoder_start(json, stored, false);
   const ConfigReader generation = generation_options(directory, json);
-  require(!generation.has(kStart) || generation.integer(kStart, 0, stored - 1) == ids.bos,
-          ErrorCode::unsupported, kOrigin, generation.label(), ": ", kStart,
-          " is another one than in ", json.label());
+  require(
+      !generation.has(kDecoderStart) || generation.integer(kDecoderStart, 0, stored - 1) == ids.bos,
+      ErrorCode::unsupported, kOrigin, generation.label(), ": ", kDecoderStart,
+      " is another one than in ", json.label());
   generation.refuse("forced_bos_token_id", "translations here begin with any token");
   if (ids.eos.empty()) ids.eos = {1};
   if (ids.pad == ids.bos) ids.pad = -1;
@@ -305,7 +306,7 @@ void write_t5(const HostModel& host, const Tokenizer& tokenizer, const fs::path&
   const Json config = t5_config(spec, tokenizer);
   write_json(directory / "config.json", config);
   Json generation;
-  for (const char* key : {"eos_token_id", "pad_token_id", kStart})
+  for (const char* key : {"eos_token_id", "pad_token_id", kDecoderStart})
     generation[key] = *config.find(key);
   generation["max_length"] = std::min<int64_t>(512, spec.max_positions);
   generation["suppress_tokens"] = never_generated(tokenizer.special_tokens());

@@ -1,5 +1,5 @@
 //! A folder of built engines that all profiles, target folders and projects of a user share. Its name is a hash of the engine's
-//! sources, the compiler and its flags.
+//! sources, the features that select kernels, the compiler and its flags.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::{DEPENDENCIES, Sources, fail, progress, requirements};
+use crate::{DEPENDENCIES, Sources, engine, fail, progress, requirements};
 
 /// `TRAFO_CACHE_DIR`, or a folder in the user's cache for the sources of a package, or none: empty `TRAFO_CACHE_DIR`, a checkout
 /// (whose sources change), no home.
@@ -44,6 +44,7 @@ fn key(sources: &Sources) -> io::Result<u64> {
             }
         }
     }
+    engine::enabled(&engine::KERNELS).hash(&mut hasher);
     requirements::compiler_version().hash(&mut hasher);
     for variable in ["TARGET", "CC", "CXX", "CFLAGS", "CXXFLAGS"] {
         env::var_os(variable).hash(&mut hasher);

@@ -34,6 +34,16 @@ pub fn build(sources: &Sources) -> PathBuf {
     }
 }
 
+/// Features of the crate that select kernels.
+pub const KERNELS: [&str; 3] = ["avx2", "avx512", "float64"];
+
+/// Those of the features that are enabled.
+pub fn enabled<'a>(features: &[&'a str]) -> Vec<&'a str> {
+    let is_enabled =
+        |name: &&str| env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some();
+    features.iter().copied().filter(is_enabled).collect()
+}
+
 /// Builds libtrafo.a in the folder `out` and returns its folder.
 fn compile(sources: &Sources, out: &Path) -> PathBuf {
     let mut config = configuration(sources, out);
@@ -57,6 +67,10 @@ pub fn configuration(sources: &Sources, out: &Path) -> cmake::Config {
         .define("TRAFO_BUILD_TESTS", "OFF")
         .define("TRAFO_BUILD_BENCH", "OFF")
         .define("TRAFO_MPI", "OFF")
+        // Larger groups take less time. In a checkout, ccache has the objects of the engine's other builds.
+        .define("TRAFO_UNITY_SIZE", if sources.packaged { "24" } else { "8" })
+        .define("TRAFO_INSTRUCTION_SETS", enabled(&["avx2", "avx512"]).join(";"))
+        .define("TRAFO_FLOAT64", if enabled(&["float64"]).is_empty() { "OFF" } else { "ON" })
         .define("TRAFO_THIRD_PARTY", third_party);
     if runs("ninja") {
         config.generator("Ninja");

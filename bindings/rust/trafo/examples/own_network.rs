@@ -140,7 +140,7 @@ pub fn run(device: Device) -> Result<f64> {
     println!("computing on {}", context.device());
     let mut random = Random(1);
     let network = Network::new(&context, &mut random)?;
-    let options = AdamWOptions { beta2: 0.999, clip_norm: 1.0, ..AdamWOptions::default() };
+    let options = AdamWOptions::new().beta2(0.999).clip_norm(1.0);
     let mut optimizer = AdamW::new(&context, &network.parameters(), &options)?;
 
     for step in 1..=STEPS {

@@ -12,6 +12,7 @@ use crate::options::{from_flag, from_i64, options, same, to_count, to_i64};
 
 /// How often something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Period {
     /// Never.
     Never,

@@ -36,7 +36,7 @@ fn cubes(context: &Context, x: &Tensor) -> Result<Tensor> {
 fn custom_ops_have_gradients() -> Result<()> {
     let context = Context::new()?;
     let x = context.tensor(&[0.5f64, -1.25, 2.0], &[3])?;
-    let options = GradcheckOptions { eps: 1e-5, ..GradcheckOptions::default() };
+    let options = GradcheckOptions::new().eps(1e-5);
     let result = context.gradcheck([&x], options, |context, [x]| Ok([cubes(context, x)?]))?;
     assert!(result.ok && result.checked == 3, "{result:?}");
 

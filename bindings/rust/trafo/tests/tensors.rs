@@ -372,8 +372,7 @@ fn adamw_trains_and_refuses() -> Result<()> {
     let context = context();
     let target = context.tensor(&[3.0f32, -1.0], &[2])?;
     let w = context.parameter(&[0.0f32, 0.0], &[2])?;
-    let mut optimizer =
-        AdamW::new(&context, &[&w], &AdamWOptions { clip_norm: 1.0, ..AdamWOptions::default() })?;
+    let mut optimizer = AdamW::new(&context, &[&w], &AdamWOptions::new().clip_norm(1.0))?;
     let loss = || -> Result<Tensor> {
         let d = w.sub(&target)?;
         d.mul(&d)?.sum()

@@ -19,6 +19,7 @@ use crate::options::{from_i64, to_i64};
 /// let dropout = Dropout::new(0.1, 42).at(17, 3);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Dropout {
     /// Probability of zeroing, `0 <= p < 1`.
     pub p: f32,

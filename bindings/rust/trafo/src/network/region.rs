@@ -195,6 +195,7 @@ fn raw_inputs<const M: usize>(inputs: [&Tensor; M]) -> [*const sys::trafo_tensor
 /// Tolerances of [`Context::gradcheck`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GradcheckOptions {
     /// Step of the central differences.
     pub eps: f64,
@@ -202,6 +203,28 @@ pub struct GradcheckOptions {
     pub atol: f64,
     /// Relative tolerance.
     pub rtol: f64,
+}
+
+impl GradcheckOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Step of the central differences. Default 1e-6.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+    /// Absolute tolerance. Default 1e-5.
+    pub fn atol(mut self, atol: f64) -> Self {
+        self.atol = atol;
+        self
+    }
+    /// Relative tolerance. Default 1e-3.
+    pub fn rtol(mut self, rtol: f64) -> Self {
+        self.rtol = rtol;
+        self
+    }
 }
 
 impl Default for GradcheckOptions {

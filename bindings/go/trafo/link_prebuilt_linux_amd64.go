@@ -1,4 +1,4 @@
-//go:build cgo && linux && amd64 && !trafo_pkgconfig && !trafo_system
+//go:build cgo && !trafo_pkgconfig && !trafo_system && !trafo_dlopen
 
 package trafo
 

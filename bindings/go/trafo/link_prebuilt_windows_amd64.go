@@ -1,0 +1,5 @@
+//go:build cgo && !trafo_pkgconfig && !trafo_system && !trafo_dlopen
+
+package trafo
+
+import _ "github.com/trafo-engine/trafo-go-lib/windows-amd64"
