@@ -145,6 +145,7 @@ const char *const trafo_go_names[] = {
     "trafo_find_vocabulary",
     "trafo_tokenizer_get_kind",
     "trafo_tokenizer_get_vocabulary",
+    "trafo_tokenizer_get_source_vocabulary",
     "trafo_tokenizer_get_special",
     "trafo_tokenizer_encode",
     "trafo_tokenizer_encode_target",
@@ -1290,172 +1291,179 @@ trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, in
   return ((__typeof__(&trafo_tokenizer_get_vocabulary))trafo_go_functions[138])(tokenizer, out);
 }
 
+trafo_error *trafo_tokenizer_get_source_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out) {
+  if (!trafo_go_load()) {
+    return trafo_go_failure();
+  }
+  return ((__typeof__(&trafo_tokenizer_get_source_vocabulary))trafo_go_functions[139])(tokenizer, out);
+}
+
 trafo_error *trafo_tokenizer_get_special(const trafo_tokenizer *tokenizer, trafo_special_tokens *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_get_special))trafo_go_functions[139])(tokenizer, out);
+  return ((__typeof__(&trafo_tokenizer_get_special))trafo_go_functions[140])(tokenizer, out);
 }
 
 trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text, size_t text_length, int32_t **out_ids, size_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_encode))trafo_go_functions[140])(tokenizer, text, text_length, out_ids, out_count);
+  return ((__typeof__(&trafo_tokenizer_encode))trafo_go_functions[141])(tokenizer, text, text_length, out_ids, out_count);
 }
 
 trafo_error *trafo_tokenizer_encode_target(const trafo_tokenizer *tokenizer, const char *text, size_t text_length, int32_t **out_ids, size_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_encode_target))trafo_go_functions[141])(tokenizer, text, text_length, out_ids, out_count);
+  return ((__typeof__(&trafo_tokenizer_encode_target))trafo_go_functions[142])(tokenizer, text, text_length, out_ids, out_count);
 }
 
 trafo_error *trafo_tokenizer_parse_special(const trafo_tokenizer *tokenizer, trafo_tokenizer **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_parse_special))trafo_go_functions[142])(tokenizer, out);
+  return ((__typeof__(&trafo_tokenizer_parse_special))trafo_go_functions[143])(tokenizer, out);
 }
 
 trafo_error *trafo_tokenizer_with_languages(const trafo_tokenizer *tokenizer, const char *source, size_t source_length, const char *target, size_t target_length, trafo_tokenizer **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_with_languages))trafo_go_functions[143])(tokenizer, source, source_length, target, target_length, out);
+  return ((__typeof__(&trafo_tokenizer_with_languages))trafo_go_functions[144])(tokenizer, source, source_length, target, target_length, out);
 }
 
 trafo_error *trafo_tokenizer_with_chat_template(const trafo_tokenizer *tokenizer, const char *source, size_t source_length, trafo_tokenizer **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_with_chat_template))trafo_go_functions[144])(tokenizer, source, source_length, out);
+  return ((__typeof__(&trafo_tokenizer_with_chat_template))trafo_go_functions[145])(tokenizer, source, source_length, out);
 }
 
 trafo_error *trafo_tokenizer_get_chat_template(const trafo_tokenizer *tokenizer, char **out_text, size_t *out_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_get_chat_template))trafo_go_functions[145])(tokenizer, out_text, out_length);
+  return ((__typeof__(&trafo_tokenizer_get_chat_template))trafo_go_functions[146])(tokenizer, out_text, out_length);
 }
 
 trafo_error *trafo_chat_render(const trafo_tokenizer *tokenizer, const char *conversation, size_t conversation_length, int32_t add_generation_prompt, char **out_text, size_t *out_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_chat_render))trafo_go_functions[146])(tokenizer, conversation, conversation_length, add_generation_prompt, out_text, out_length);
+  return ((__typeof__(&trafo_chat_render))trafo_go_functions[147])(tokenizer, conversation, conversation_length, add_generation_prompt, out_text, out_length);
 }
 
 trafo_error *trafo_chat_encode(const trafo_tokenizer *tokenizer, const char *conversation, size_t conversation_length, int32_t add_generation_prompt, int32_t **out_ids, size_t *out_count, int32_t **out_answers) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_chat_encode))trafo_go_functions[147])(tokenizer, conversation, conversation_length, add_generation_prompt, out_ids, out_count, out_answers);
+  return ((__typeof__(&trafo_chat_encode))trafo_go_functions[148])(tokenizer, conversation, conversation_length, add_generation_prompt, out_ids, out_count, out_answers);
 }
 
 trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids, size_t count, char **out_text, size_t *out_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_decode))trafo_go_functions[148])(tokenizer, ids, count, out_text, out_length);
+  return ((__typeof__(&trafo_tokenizer_decode))trafo_go_functions[149])(tokenizer, ids, count, out_text, out_length);
 }
 
 trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_subword, size_t *out_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_get_token))trafo_go_functions[149])(tokenizer, id, out_subword, out_length);
+  return ((__typeof__(&trafo_tokenizer_get_token))trafo_go_functions[150])(tokenizer, id, out_subword, out_length);
 }
 
 void trafo_tokenizer_free(trafo_tokenizer *tokenizer) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_tokenizer_free))trafo_go_functions[150])(tokenizer);
+  ((__typeof__(&trafo_tokenizer_free))trafo_go_functions[151])(tokenizer);
 }
 
 trafo_error *trafo_corpus_load(const char *source_path, size_t source_length, const char *target_path, size_t target_length, const trafo_cancel *cancel, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_load))trafo_go_functions[151])(source_path, source_length, target_path, target_length, cancel, out);
+  return ((__typeof__(&trafo_corpus_load))trafo_go_functions[152])(source_path, source_length, target_path, target_length, cancel, out);
 }
 
 trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, const trafo_cancel *cancel, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_load_tsv))trafo_go_functions[152])(path, path_length, cancel, out);
+  return ((__typeof__(&trafo_corpus_load_tsv))trafo_go_functions[153])(path, path_length, cancel, out);
 }
 
 trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target, size_t count, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_new))trafo_go_functions[153])(source, target, count, out);
+  return ((__typeof__(&trafo_corpus_new))trafo_go_functions[154])(source, target, count, out);
 }
 
 trafo_error *trafo_corpus_new_preferences(const trafo_string_view *prompts, const trafo_string_view *chosen, const trafo_string_view *rejected, size_t count, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_new_preferences))trafo_go_functions[154])(prompts, chosen, rejected, count, out);
+  return ((__typeof__(&trafo_corpus_new_preferences))trafo_go_functions[155])(prompts, chosen, rejected, count, out);
 }
 
 trafo_error *trafo_corpus_new_labelled(const trafo_string_view *prompts, const trafo_string_view *answers, const int32_t *labels, size_t count, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_new_labelled))trafo_go_functions[155])(prompts, answers, labels, count, out);
+  return ((__typeof__(&trafo_corpus_new_labelled))trafo_go_functions[156])(prompts, answers, labels, count, out);
 }
 
 trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_get_info))trafo_go_functions[156])(corpus, out);
+  return ((__typeof__(&trafo_corpus_get_info))trafo_go_functions[157])(corpus, out);
 }
 
 trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index, trafo_string_view *out_source, trafo_string_view *out_target) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_get_pair))trafo_go_functions[157])(corpus, index, out_source, out_target);
+  return ((__typeof__(&trafo_corpus_get_pair))trafo_go_functions[158])(corpus, index, out_source, out_target);
 }
 
 trafo_error *trafo_corpus_get_rejected(const trafo_corpus *corpus, int64_t index, trafo_string_view *out_rejected) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_get_rejected))trafo_go_functions[158])(corpus, index, out_rejected);
+  return ((__typeof__(&trafo_corpus_get_rejected))trafo_go_functions[159])(corpus, index, out_rejected);
 }
 
 trafo_error *trafo_corpus_get_line(const trafo_corpus *corpus, int64_t index, int64_t *out_line) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_get_line))trafo_go_functions[159])(corpus, index, out_line);
+  return ((__typeof__(&trafo_corpus_get_line))trafo_go_functions[160])(corpus, index, out_line);
 }
 
 trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus, const trafo_tokenizer_options *options, const trafo_cancel *cancel, trafo_tokenizer **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_train_tokenizer))trafo_go_functions[160])(corpus, options, cancel, out);
+  return ((__typeof__(&trafo_corpus_train_tokenizer))trafo_go_functions[161])(corpus, options, cancel, out);
 }
 
 trafo_error *trafo_corpus_new_ids(const trafo_ids_view *source, const trafo_ids_view *target, size_t count, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_new_ids))trafo_go_functions[161])(source, target, count, out);
+  return ((__typeof__(&trafo_corpus_new_ids))trafo_go_functions[162])(source, target, count, out);
 }
 
 void trafo_corpus_free(trafo_corpus *corpus) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_corpus_free))trafo_go_functions[162])(corpus);
+  ((__typeof__(&trafo_corpus_free))trafo_go_functions[163])(corpus);
 }
 
 trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size) {
@@ -1463,49 +1471,49 @@ trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_s
     memset(config, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_model_config_init))trafo_go_functions[163])(config, struct_size);
+  return ((__typeof__(&trafo_model_config_init))trafo_go_functions[164])(config, struct_size);
 }
 
 trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name, size_t name_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_config_preset))trafo_go_functions[164])(config, name, name_length);
+  return ((__typeof__(&trafo_model_config_preset))trafo_go_functions[165])(config, name, name_length);
 }
 
 trafo_error *trafo_model_new(trafo_context *context, const trafo_model_config *config, uint64_t seed, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_new))trafo_go_functions[165])(context, config, seed, out);
+  return ((__typeof__(&trafo_model_new))trafo_go_functions[166])(context, config, seed, out);
 }
 
 trafo_error *trafo_model_new_like(trafo_context *context, const trafo_model_config *config, uint64_t seed, const char *path, size_t path_length, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_new_like))trafo_go_functions[166])(context, config, seed, path, path_length, out);
+  return ((__typeof__(&trafo_model_new_like))trafo_go_functions[167])(context, config, seed, path, path_length, out);
 }
 
 trafo_error *trafo_model_load(trafo_context *context, const char *path, size_t path_length, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load))trafo_go_functions[167])(context, path, path_length, out);
+  return ((__typeof__(&trafo_model_load))trafo_go_functions[168])(context, path, path_length, out);
 }
 
 trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length, int32_t precision, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load_as))trafo_go_functions[168])(context, path, path_length, precision, out);
+  return ((__typeof__(&trafo_model_load_as))trafo_go_functions[169])(context, path, path_length, precision, out);
 }
 
 trafo_error *trafo_model_load_int8(trafo_context *context, const char *path, size_t path_length, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load_int8))trafo_go_functions[169])(context, path, path_length, out);
+  return ((__typeof__(&trafo_model_load_int8))trafo_go_functions[170])(context, path, path_length, out);
 }
 
 trafo_error *trafo_quantize_options_init(trafo_quantize_options *options, size_t struct_size) {
@@ -1513,56 +1521,56 @@ trafo_error *trafo_quantize_options_init(trafo_quantize_options *options, size_t
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_quantize_options_init))trafo_go_functions[170])(options, struct_size);
+  return ((__typeof__(&trafo_quantize_options_init))trafo_go_functions[171])(options, struct_size);
 }
 
 trafo_error *trafo_model_quantize(trafo_model *model, const trafo_quantize_options *options, const trafo_cancel *cancel, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_quantize))trafo_go_functions[171])(model, options, cancel, out);
+  return ((__typeof__(&trafo_model_quantize))trafo_go_functions[172])(model, options, cancel, out);
 }
 
 trafo_error *trafo_model_load_run(trafo_context *context, const char *run_directory, size_t run_directory_length, int32_t which, int32_t precision, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load_run))trafo_go_functions[172])(context, run_directory, run_directory_length, which, precision, out);
+  return ((__typeof__(&trafo_model_load_run))trafo_go_functions[173])(context, run_directory, run_directory_length, which, precision, out);
 }
 
 trafo_error *trafo_find_model(const char *path, size_t path_length, char **out_path) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_find_model))trafo_go_functions[173])(path, path_length, out_path);
+  return ((__typeof__(&trafo_find_model))trafo_go_functions[174])(path, path_length, out_path);
 }
 
 trafo_error *trafo_find_checkpoint(const char *run_directory, size_t run_directory_length, const char *name, size_t name_length, char **out_path) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_find_checkpoint))trafo_go_functions[174])(run_directory, run_directory_length, name, name_length, out_path);
+  return ((__typeof__(&trafo_find_checkpoint))trafo_go_functions[175])(run_directory, run_directory_length, name, name_length, out_path);
 }
 
 trafo_error *trafo_list_checkpoints(const char *run_directory, size_t run_directory_length, int64_t *updates, int64_t capacity, int64_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_list_checkpoints))trafo_go_functions[175])(run_directory, run_directory_length, updates, capacity, out_count);
+  return ((__typeof__(&trafo_list_checkpoints))trafo_go_functions[176])(run_directory, run_directory_length, updates, capacity, out_count);
 }
 
 trafo_error *trafo_model_load_weights(trafo_model *model, const trafo_tokenizer *tokenizer, const char *path, size_t path_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load_weights))trafo_go_functions[176])(model, tokenizer, path, path_length);
+  return ((__typeof__(&trafo_model_load_weights))trafo_go_functions[177])(model, tokenizer, path, path_length);
 }
 
 trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output, size_t output_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_average_models))trafo_go_functions[177])(paths, count, output, output_length);
+  return ((__typeof__(&trafo_average_models))trafo_go_functions[178])(paths, count, output, output_length);
 }
 
 trafo_error *trafo_prune_options_init(trafo_prune_options *options, size_t struct_size) {
@@ -1570,14 +1578,14 @@ trafo_error *trafo_prune_options_init(trafo_prune_options *options, size_t struc
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_prune_options_init))trafo_go_functions[178])(options, struct_size);
+  return ((__typeof__(&trafo_prune_options_init))trafo_go_functions[179])(options, struct_size);
 }
 
 trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_corpus *calibration, const trafo_prune_options *options, const trafo_cancel *cancel, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_prune))trafo_go_functions[179])(model, tokenizer, calibration, options, cancel, out);
+  return ((__typeof__(&trafo_model_prune))trafo_go_functions[180])(model, tokenizer, calibration, options, cancel, out);
 }
 
 trafo_error *trafo_sparsify_options_init(trafo_sparsify_options *options, size_t struct_size) {
@@ -1585,21 +1593,21 @@ trafo_error *trafo_sparsify_options_init(trafo_sparsify_options *options, size_t
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_sparsify_options_init))trafo_go_functions[180])(options, struct_size);
+  return ((__typeof__(&trafo_sparsify_options_init))trafo_go_functions[181])(options, struct_size);
 }
 
 trafo_error *trafo_model_sparsify(trafo_model *model, const trafo_sparsify_options *options, const trafo_cancel *cancel, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_sparsify))trafo_go_functions[181])(model, options, cancel, out);
+  return ((__typeof__(&trafo_model_sparsify))trafo_go_functions[182])(model, options, cancel, out);
 }
 
 trafo_error *trafo_model_get_zeros(const trafo_model *model, int64_t index, int64_t *out_zeros) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_get_zeros))trafo_go_functions[182])(model, index, out_zeros);
+  return ((__typeof__(&trafo_model_get_zeros))trafo_go_functions[183])(model, index, out_zeros);
 }
 
 trafo_error *trafo_factorize_options_init(trafo_factorize_options *options, size_t struct_size) {
@@ -1607,203 +1615,203 @@ trafo_error *trafo_factorize_options_init(trafo_factorize_options *options, size
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_factorize_options_init))trafo_go_functions[183])(options, struct_size);
+  return ((__typeof__(&trafo_factorize_options_init))trafo_go_functions[184])(options, struct_size);
 }
 
 trafo_error *trafo_model_factorize(trafo_model *model, const trafo_factorize_options *options, const trafo_cancel *cancel, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_factorize))trafo_go_functions[184])(model, options, cancel, out);
+  return ((__typeof__(&trafo_model_factorize))trafo_go_functions[185])(model, options, cancel, out);
 }
 
 trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_save))trafo_go_functions[185])(model, path, path_length);
+  return ((__typeof__(&trafo_model_save))trafo_go_functions[186])(model, path, path_length);
 }
 
 trafo_error *trafo_model_get_config(const trafo_model *model, trafo_model_config *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_get_config))trafo_go_functions[186])(model, out, struct_size);
+  return ((__typeof__(&trafo_model_get_config))trafo_go_functions[187])(model, out, struct_size);
 }
 
 trafo_error *trafo_model_read_config(const char *path, size_t path_length, trafo_model_config *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_read_config))trafo_go_functions[187])(path, path_length, out, struct_size);
+  return ((__typeof__(&trafo_model_read_config))trafo_go_functions[188])(path, path_length, out, struct_size);
 }
 
 trafo_error *trafo_model_check_tokenizer(const trafo_model *model, const trafo_tokenizer *tokenizer) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_check_tokenizer))trafo_go_functions[188])(model, tokenizer);
+  return ((__typeof__(&trafo_model_check_tokenizer))trafo_go_functions[189])(model, tokenizer);
 }
 
 trafo_error *trafo_model_set_special_tokens(trafo_model *model, const trafo_special_tokens *tokens, const int32_t *further_ends, size_t count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_set_special_tokens))trafo_go_functions[189])(model, tokens, further_ends, count);
+  return ((__typeof__(&trafo_model_set_special_tokens))trafo_go_functions[190])(model, tokens, further_ends, count);
 }
 
 trafo_error *trafo_model_get_special_tokens(const trafo_model *model, trafo_special_tokens *out, const int32_t **out_further_ends, size_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_get_special_tokens))trafo_go_functions[190])(model, out, out_further_ends, out_count);
+  return ((__typeof__(&trafo_model_get_special_tokens))trafo_go_functions[191])(model, out, out_further_ends, out_count);
 }
 
 trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors, int64_t *out_elements) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_get_parameter_count))trafo_go_functions[191])(model, out_tensors, out_elements);
+  return ((__typeof__(&trafo_model_get_parameter_count))trafo_go_functions[192])(model, out_tensors, out_elements);
 }
 
 trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name, trafo_tensor **out_tensor) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_get_parameter))trafo_go_functions[192])(model, index, out_name, out_tensor);
+  return ((__typeof__(&trafo_model_get_parameter))trafo_go_functions[193])(model, index, out_name, out_tensor);
 }
 
 trafo_error *trafo_model_get_parameter_info(const trafo_model *model, int64_t index, trafo_parameter_info *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_get_parameter_info))trafo_go_functions[193])(model, index, out, struct_size);
+  return ((__typeof__(&trafo_model_get_parameter_info))trafo_go_functions[194])(model, index, out, struct_size);
 }
 
 trafo_error *trafo_model_freeze(trafo_model *model, const char *pattern, size_t pattern_length, int64_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_freeze))trafo_go_functions[194])(model, pattern, pattern_length, out_count);
+  return ((__typeof__(&trafo_model_freeze))trafo_go_functions[195])(model, pattern, pattern_length, out_count);
 }
 
 trafo_error *trafo_model_unfreeze(trafo_model *model, const char *pattern, size_t pattern_length, int64_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_unfreeze))trafo_go_functions[195])(model, pattern, pattern_length, out_count);
+  return ((__typeof__(&trafo_model_unfreeze))trafo_go_functions[196])(model, pattern, pattern_length, out_count);
 }
 
 trafo_error *trafo_model_set_update_factors(trafo_model *model, const char *pattern, size_t pattern_length, double lr_factor, double weight_decay_factor, int64_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_set_update_factors))trafo_go_functions[196])(model, pattern, pattern_length, lr_factor, weight_decay_factor, out_count);
+  return ((__typeof__(&trafo_model_set_update_factors))trafo_go_functions[197])(model, pattern, pattern_length, lr_factor, weight_decay_factor, out_count);
 }
 
 trafo_error *trafo_model_add_adapter(trafo_model *model, int64_t rank, double alpha, const char *targets, size_t targets_length, uint64_t seed) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_add_adapter))trafo_go_functions[197])(model, rank, alpha, targets, targets_length, seed);
+  return ((__typeof__(&trafo_model_add_adapter))trafo_go_functions[198])(model, rank, alpha, targets, targets_length, seed);
 }
 
 trafo_error *trafo_model_load_adapter(trafo_model *model, const char *directory, size_t directory_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load_adapter))trafo_go_functions[198])(model, directory, directory_length);
+  return ((__typeof__(&trafo_model_load_adapter))trafo_go_functions[199])(model, directory, directory_length);
 }
 
 trafo_error *trafo_model_with_adapter(trafo_model *base, const char *directory, size_t directory_length, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_with_adapter))trafo_go_functions[199])(base, directory, directory_length, out);
+  return ((__typeof__(&trafo_model_with_adapter))trafo_go_functions[200])(base, directory, directory_length, out);
 }
 
 trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_save_adapter))trafo_go_functions[200])(model, directory, directory_length);
+  return ((__typeof__(&trafo_model_save_adapter))trafo_go_functions[201])(model, directory, directory_length);
 }
 
 trafo_error *trafo_model_merge_adapter(trafo_model *model) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_merge_adapter))trafo_go_functions[201])(model);
+  return ((__typeof__(&trafo_model_merge_adapter))trafo_go_functions[202])(model);
 }
 
 trafo_error *trafo_model_unmerge_adapter(trafo_model *model) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_unmerge_adapter))trafo_go_functions[202])(model);
+  return ((__typeof__(&trafo_model_unmerge_adapter))trafo_go_functions[203])(model);
 }
 
 trafo_error *trafo_model_remove_adapter(trafo_model *model) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_remove_adapter))trafo_go_functions[203])(model);
+  return ((__typeof__(&trafo_model_remove_adapter))trafo_go_functions[204])(model);
 }
 
 trafo_error *trafo_model_add_tokens(const trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *tokens, size_t count, int32_t special, const char *like, size_t like_length, trafo_model **out_model, trafo_tokenizer **out_tokenizer) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_add_tokens))trafo_go_functions[204])(model, tokenizer, tokens, count, special, like, like_length, out_model, out_tokenizer);
+  return ((__typeof__(&trafo_model_add_tokens))trafo_go_functions[205])(model, tokenizer, tokens, count, special, like, like_length, out_model, out_tokenizer);
 }
 
 trafo_error *trafo_model_load_teacher(trafo_model *model, const char *path, size_t path_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load_teacher))trafo_go_functions[205])(model, path, path_length);
+  return ((__typeof__(&trafo_model_load_teacher))trafo_go_functions[206])(model, path, path_length);
 }
 
 trafo_error *trafo_model_remove_teacher(trafo_model *model) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_remove_teacher))trafo_go_functions[206])(model);
+  return ((__typeof__(&trafo_model_remove_teacher))trafo_go_functions[207])(model);
 }
 
 trafo_error *trafo_model_load_reference(trafo_model *model, const char *path, size_t path_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_load_reference))trafo_go_functions[207])(model, path, path_length);
+  return ((__typeof__(&trafo_model_load_reference))trafo_go_functions[208])(model, path, path_length);
 }
 
 trafo_error *trafo_model_remove_reference(trafo_model *model) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_remove_reference))trafo_go_functions[208])(model);
+  return ((__typeof__(&trafo_model_remove_reference))trafo_go_functions[209])(model);
 }
 
 trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer, int32_t format, int32_t weights, const char *directory, size_t directory_length, const trafo_cancel *cancel, double *out_difference) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_export))trafo_go_functions[209])(model, tokenizer, format, weights, directory, directory_length, cancel, out_difference);
+  return ((__typeof__(&trafo_model_export))trafo_go_functions[210])(model, tokenizer, format, weights, directory, directory_length, cancel, out_difference);
 }
 
 trafo_error *trafo_model_import(trafo_context *context, const char *directory, size_t directory_length, const trafo_cancel *cancel, trafo_model **out_model, trafo_tokenizer **out_tokenizer, char **out_note) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_import))trafo_go_functions[210])(context, directory, directory_length, cancel, out_model, out_tokenizer, out_note);
+  return ((__typeof__(&trafo_model_import))trafo_go_functions[211])(context, directory, directory_length, cancel, out_model, out_tokenizer, out_note);
 }
 
 void trafo_model_free(trafo_model *model) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_model_free))trafo_go_functions[211])(model);
+  ((__typeof__(&trafo_model_free))trafo_go_functions[212])(model);
 }
 
 trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size) {
@@ -1811,126 +1819,126 @@ trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t s
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_trainer_options_init))trafo_go_functions[212])(options, struct_size);
+  return ((__typeof__(&trafo_trainer_options_init))trafo_go_functions[213])(options, struct_size);
 }
 
 trafo_error *trafo_plan_training(const trafo_model_config *config, const trafo_trainer_options *options, const trafo_string_view *frozen, size_t frozen_count, int64_t sentences, int64_t source_tokens, int64_t target_tokens, trafo_memory_plan *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_plan_training))trafo_go_functions[213])(config, options, frozen, frozen_count, sentences, source_tokens, target_tokens, out, struct_size);
+  return ((__typeof__(&trafo_plan_training))trafo_go_functions[214])(config, options, frozen, frozen_count, sentences, source_tokens, target_tokens, out, struct_size);
 }
 
 trafo_error *trafo_plan_distillation(const trafo_model_config *config, const trafo_model_config *teacher, const trafo_trainer_options *options, const trafo_string_view *frozen, size_t frozen_count, int32_t rank, int32_t size, int32_t hosts, int64_t sentences, int64_t source_tokens, int64_t target_tokens, trafo_memory_plan *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_plan_distillation))trafo_go_functions[214])(config, teacher, options, frozen, frozen_count, rank, size, hosts, sentences, source_tokens, target_tokens, out, struct_size);
+  return ((__typeof__(&trafo_plan_distillation))trafo_go_functions[215])(config, teacher, options, frozen, frozen_count, rank, size, hosts, sentences, source_tokens, target_tokens, out, struct_size);
 }
 
 trafo_error *trafo_plan_adapter(const trafo_model_config *config, const trafo_trainer_options *options, int64_t adapter_rank, const char *targets, size_t targets_length, int32_t rank, int32_t size, int32_t hosts, int64_t sentences, int64_t source_tokens, int64_t target_tokens, trafo_memory_plan *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_plan_adapter))trafo_go_functions[215])(config, options, adapter_rank, targets, targets_length, rank, size, hosts, sentences, source_tokens, target_tokens, out, struct_size);
+  return ((__typeof__(&trafo_plan_adapter))trafo_go_functions[216])(config, options, adapter_rank, targets, targets_length, rank, size, hosts, sentences, source_tokens, target_tokens, out, struct_size);
 }
 
 trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name, size_t name_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_options_preset))trafo_go_functions[216])(options, name, name_length);
+  return ((__typeof__(&trafo_trainer_options_preset))trafo_go_functions[217])(options, name, name_length);
 }
 
 trafo_error *trafo_scheduled_rate(const trafo_trainer_options *options, int64_t width, int64_t update, double *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_scheduled_rate))trafo_go_functions[217])(options, width, update, out);
+  return ((__typeof__(&trafo_scheduled_rate))trafo_go_functions[218])(options, width, update, out);
 }
 
 trafo_error *trafo_trainer_new(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_corpus *train, const trafo_corpus *valid, const trafo_trainer_options *options, const char *run_directory, size_t run_directory_length, const trafo_cancel *cancel, trafo_trainer **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_new))trafo_go_functions[218])(model, tokenizer, train, valid, options, run_directory, run_directory_length, cancel, out);
+  return ((__typeof__(&trafo_trainer_new))trafo_go_functions[219])(model, tokenizer, train, valid, options, run_directory, run_directory_length, cancel, out);
 }
 
 trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates, const trafo_cancel *cancel, trafo_event_fn callback, void *user_data, int32_t *out_stop) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_run))trafo_go_functions[219])(trainer, max_updates, cancel, callback, user_data, out_stop);
+  return ((__typeof__(&trafo_trainer_run))trafo_go_functions[220])(trainer, max_updates, cancel, callback, user_data, out_stop);
 }
 
 trafo_error *trafo_trainer_step(trafo_trainer *trainer, const trafo_cancel *cancel, trafo_step_result *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_step))trafo_go_functions[220])(trainer, cancel, out);
+  return ((__typeof__(&trafo_trainer_step))trafo_go_functions[221])(trainer, cancel, out);
 }
 
 trafo_error *trafo_trainer_validate(trafo_trainer *trainer, const trafo_cancel *cancel, trafo_metric_value *out, int64_t capacity, int64_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_validate))trafo_go_functions[221])(trainer, cancel, out, capacity, out_count);
+  return ((__typeof__(&trafo_trainer_validate))trafo_go_functions[222])(trainer, cancel, out, capacity, out_count);
 }
 
 trafo_error *trafo_trainer_save(trafo_trainer *trainer) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_save))trafo_go_functions[222])(trainer);
+  return ((__typeof__(&trafo_trainer_save))trafo_go_functions[223])(trainer);
 }
 
 trafo_error *trafo_trainer_load_best(trafo_trainer *trainer, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_load_best))trafo_go_functions[223])(trainer, out);
+  return ((__typeof__(&trafo_trainer_load_best))trafo_go_functions[224])(trainer, out);
 }
 
 trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_get_plan))trafo_go_functions[224])(trainer, out, struct_size);
+  return ((__typeof__(&trafo_trainer_get_plan))trafo_go_functions[225])(trainer, out, struct_size);
 }
 
 void trafo_trainer_free(trafo_trainer *trainer) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_trainer_free))trafo_go_functions[225])(trainer);
+  ((__typeof__(&trafo_trainer_free))trafo_go_functions[226])(trainer);
 }
 
 trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source, const trafo_string_view *target, size_t count, int64_t best, const trafo_cancel *cancel, trafo_shortlist **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_shortlist_learn))trafo_go_functions[226])(tokenizer, source, target, count, best, cancel, out);
+  return ((__typeof__(&trafo_shortlist_learn))trafo_go_functions[227])(tokenizer, source, target, count, best, cancel, out);
 }
 
 trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path, size_t path_length, trafo_shortlist **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_shortlist_load))trafo_go_functions[227])(tokenizer, path, path_length, out);
+  return ((__typeof__(&trafo_shortlist_load))trafo_go_functions[228])(tokenizer, path, path_length, out);
 }
 
 trafo_error *trafo_shortlist_save(const trafo_shortlist *shortlist, const char *path, size_t path_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_shortlist_save))trafo_go_functions[228])(shortlist, path, path_length);
+  return ((__typeof__(&trafo_shortlist_save))trafo_go_functions[229])(shortlist, path, path_length);
 }
 
 void trafo_shortlist_free(trafo_shortlist *shortlist) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_shortlist_free))trafo_go_functions[229])(shortlist);
+  ((__typeof__(&trafo_shortlist_free))trafo_go_functions[230])(shortlist);
 }
 
 trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size) {
@@ -1938,196 +1946,196 @@ trafo_error *trafo_translate_options_init(trafo_translate_options *options, size
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_translate_options_init))trafo_go_functions[230])(options, struct_size);
+  return ((__typeof__(&trafo_translate_options_init))trafo_go_functions[231])(options, struct_size);
 }
 
 trafo_error *trafo_model_prepare_inference(trafo_model *model) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_prepare_inference))trafo_go_functions[231])(model);
+  return ((__typeof__(&trafo_model_prepare_inference))trafo_go_functions[232])(model);
 }
 
 trafo_error *trafo_translate(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *lines, size_t count, const trafo_translate_options *options, const trafo_cancel *cancel, trafo_translations **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translate))trafo_go_functions[232])(model, tokenizer, lines, count, options, cancel, out);
+  return ((__typeof__(&trafo_translate))trafo_go_functions[233])(model, tokenizer, lines, count, options, cancel, out);
 }
 
 trafo_error *trafo_translate_with_prefixes(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *lines, const trafo_string_view *prefixes, size_t count, const trafo_translate_options *options, const trafo_cancel *cancel, trafo_translations **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translate_with_prefixes))trafo_go_functions[233])(model, tokenizer, lines, prefixes, count, options, cancel, out);
+  return ((__typeof__(&trafo_translate_with_prefixes))trafo_go_functions[234])(model, tokenizer, lines, prefixes, count, options, cancel, out);
 }
 
 trafo_error *trafo_translate_ids(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_ids_view *rows, const trafo_ids_view *prefixes, size_t count, const trafo_translate_options *options, const trafo_cancel *cancel, trafo_translations **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translate_ids))trafo_go_functions[234])(model, tokenizer, rows, prefixes, count, options, cancel, out);
+  return ((__typeof__(&trafo_translate_ids))trafo_go_functions[235])(model, tokenizer, rows, prefixes, count, options, cancel, out);
 }
 
 trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index, size_t rank, trafo_string_view *out_text, double *out_score) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get))trafo_go_functions[235])(translations, index, rank, out_text, out_score);
+  return ((__typeof__(&trafo_translations_get))trafo_go_functions[236])(translations, index, rank, out_text, out_score);
 }
 
 trafo_error *trafo_translations_get_tokens(const trafo_translations *translations, size_t index, size_t rank, const int32_t **out_tokens, size_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get_tokens))trafo_go_functions[236])(translations, index, rank, out_tokens, out_count);
+  return ((__typeof__(&trafo_translations_get_tokens))trafo_go_functions[237])(translations, index, rank, out_tokens, out_count);
 }
 
 trafo_error *trafo_translations_get_word_scores(const trafo_translations *translations, size_t index, size_t rank, const double **out_scores, size_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get_word_scores))trafo_go_functions[237])(translations, index, rank, out_scores, out_count);
+  return ((__typeof__(&trafo_translations_get_word_scores))trafo_go_functions[238])(translations, index, rank, out_scores, out_count);
 }
 
 trafo_error *trafo_translations_get_alignment(const trafo_translations *translations, size_t index, size_t rank, const float **out_weights, size_t *out_target_tokens, size_t *out_source_tokens) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get_alignment))trafo_go_functions[238])(translations, index, rank, out_weights, out_target_tokens, out_source_tokens);
+  return ((__typeof__(&trafo_translations_get_alignment))trafo_go_functions[239])(translations, index, rank, out_weights, out_target_tokens, out_source_tokens);
 }
 
 trafo_error *trafo_translations_get_finish(const trafo_translations *translations, size_t index, size_t rank, int32_t *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get_finish))trafo_go_functions[239])(translations, index, rank, out);
+  return ((__typeof__(&trafo_translations_get_finish))trafo_go_functions[240])(translations, index, rank, out);
 }
 
 trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index, size_t *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get_count))trafo_go_functions[240])(translations, index, out);
+  return ((__typeof__(&trafo_translations_get_count))trafo_go_functions[241])(translations, index, out);
 }
 
 trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index, int64_t *out_tokens, int64_t *out_used) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get_source))trafo_go_functions[241])(translations, index, out_tokens, out_used);
+  return ((__typeof__(&trafo_translations_get_source))trafo_go_functions[242])(translations, index, out_tokens, out_used);
 }
 
 trafo_error *trafo_translations_get_truncated(const trafo_translations *translations, size_t *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_translations_get_truncated))trafo_go_functions[242])(translations, out);
+  return ((__typeof__(&trafo_translations_get_truncated))trafo_go_functions[243])(translations, out);
 }
 
 void trafo_translations_free(trafo_translations *translations) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_translations_free))trafo_go_functions[243])(translations);
+  ((__typeof__(&trafo_translations_free))trafo_go_functions[244])(translations);
 }
 
 trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *source, const trafo_string_view *target, size_t count, const trafo_cancel *cancel, double *out_log_probability, int64_t *out_tokens) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_score))trafo_go_functions[244])(model, tokenizer, source, target, count, cancel, out_log_probability, out_tokens);
+  return ((__typeof__(&trafo_score))trafo_go_functions[245])(model, tokenizer, source, target, count, cancel, out_log_probability, out_tokens);
 }
 
 trafo_error *trafo_force_decode(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *source, const trafo_string_view *target, size_t count, const trafo_translate_options *options, const trafo_cancel *cancel, trafo_translations **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_force_decode))trafo_go_functions[245])(model, tokenizer, source, target, count, options, cancel, out);
+  return ((__typeof__(&trafo_force_decode))trafo_go_functions[246])(model, tokenizer, source, target, count, options, cancel, out);
 }
 
 trafo_error *trafo_force_decode_ids(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_ids_view *source, const trafo_ids_view *target, size_t count, const trafo_translate_options *options, const trafo_cancel *cancel, trafo_translations **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_force_decode_ids))trafo_go_functions[246])(model, tokenizer, source, target, count, options, cancel, out);
+  return ((__typeof__(&trafo_force_decode_ids))trafo_go_functions[247])(model, tokenizer, source, target, count, options, cancel, out);
 }
 
 trafo_error *trafo_score_text(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *lines, size_t count, const trafo_translate_options *options, const trafo_cancel *cancel, trafo_translations **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_score_text))trafo_go_functions[247])(model, tokenizer, lines, count, options, cancel, out);
+  return ((__typeof__(&trafo_score_text))trafo_go_functions[248])(model, tokenizer, lines, count, options, cancel, out);
 }
 
 trafo_error *trafo_model_hidden_states(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *lines, size_t count, int32_t recorded, trafo_tensor **out_states, trafo_tensor **out_cu_seqlens) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_hidden_states))trafo_go_functions[248])(model, tokenizer, lines, count, recorded, out_states, out_cu_seqlens);
+  return ((__typeof__(&trafo_model_hidden_states))trafo_go_functions[249])(model, tokenizer, lines, count, recorded, out_states, out_cu_seqlens);
 }
 
 trafo_error *trafo_model_hidden_states_ids(trafo_model *model, const trafo_ids_view *rows, size_t count, int32_t recorded, trafo_tensor **out_states, trafo_tensor **out_cu_seqlens) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_hidden_states_ids))trafo_go_functions[249])(model, rows, count, recorded, out_states, out_cu_seqlens);
+  return ((__typeof__(&trafo_model_hidden_states_ids))trafo_go_functions[250])(model, rows, count, recorded, out_states, out_cu_seqlens);
 }
 
 trafo_error *trafo_model_embed(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *texts, size_t count, int32_t pooling, int32_t normalize, int32_t recorded, trafo_tensor **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_embed))trafo_go_functions[250])(model, tokenizer, texts, count, pooling, normalize, recorded, out);
+  return ((__typeof__(&trafo_model_embed))trafo_go_functions[251])(model, tokenizer, texts, count, pooling, normalize, recorded, out);
 }
 
 trafo_error *trafo_model_embed_ids(trafo_model *model, const trafo_ids_view *rows, size_t count, int32_t pooling, int32_t normalize, int32_t recorded, trafo_tensor **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_embed_ids))trafo_go_functions[251])(model, rows, count, pooling, normalize, recorded, out);
+  return ((__typeof__(&trafo_model_embed_ids))trafo_go_functions[252])(model, rows, count, pooling, normalize, recorded, out);
 }
 
 trafo_error *trafo_model_classify(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *texts, const trafo_string_view *second, size_t count, int32_t recorded, trafo_tensor **out_logits, trafo_tensor **out_cu_seqlens) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_classify))trafo_go_functions[252])(model, tokenizer, texts, second, count, recorded, out_logits, out_cu_seqlens);
+  return ((__typeof__(&trafo_model_classify))trafo_go_functions[253])(model, tokenizer, texts, second, count, recorded, out_logits, out_cu_seqlens);
 }
 
 trafo_error *trafo_model_classify_ids(trafo_model *model, const trafo_ids_view *rows, const trafo_ids_view *types, size_t count, int32_t recorded, trafo_tensor **out_logits, trafo_tensor **out_cu_seqlens) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_classify_ids))trafo_go_functions[253])(model, rows, types, count, recorded, out_logits, out_cu_seqlens);
+  return ((__typeof__(&trafo_model_classify_ids))trafo_go_functions[254])(model, rows, types, count, recorded, out_logits, out_cu_seqlens);
 }
 
 trafo_error *trafo_model_get_label(const trafo_model *model, int64_t index, trafo_string_view *out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_get_label))trafo_go_functions[254])(model, index, out);
+  return ((__typeof__(&trafo_model_get_label))trafo_go_functions[255])(model, index, out);
 }
 
 trafo_error *trafo_model_with_head(const trafo_model *model, int32_t head, const trafo_string_view *labels, size_t count, uint64_t seed, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_with_head))trafo_go_functions[255])(model, head, labels, count, seed, out);
+  return ((__typeof__(&trafo_model_with_head))trafo_go_functions[256])(model, head, labels, count, seed, out);
 }
 
 trafo_error *trafo_model_logits(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_string_view *source, const trafo_string_view *target, size_t count, int32_t recorded, trafo_tensor **out_logits, trafo_tensor **out_labels) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_logits))trafo_go_functions[256])(model, tokenizer, source, target, count, recorded, out_logits, out_labels);
+  return ((__typeof__(&trafo_model_logits))trafo_go_functions[257])(model, tokenizer, source, target, count, recorded, out_logits, out_labels);
 }
 
 trafo_error *trafo_model_logits_ids(trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_ids_view *source, const trafo_ids_view *target, size_t count, int32_t recorded, trafo_tensor **out_logits, trafo_tensor **out_labels) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_logits_ids))trafo_go_functions[257])(model, tokenizer, source, target, count, recorded, out_logits, out_labels);
+  return ((__typeof__(&trafo_model_logits_ids))trafo_go_functions[258])(model, tokenizer, source, target, count, recorded, out_logits, out_labels);
 }
 
 trafo_error *trafo_generation_options_init(trafo_generation_options *options, size_t struct_size) {
@@ -2135,63 +2143,63 @@ trafo_error *trafo_generation_options_init(trafo_generation_options *options, si
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_generation_options_init))trafo_go_functions[258])(options, struct_size);
+  return ((__typeof__(&trafo_generation_options_init))trafo_go_functions[259])(options, struct_size);
 }
 
 trafo_error *trafo_generator_new(trafo_model *model, const trafo_tokenizer *tokenizer, int64_t kept_sequences, trafo_generator **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_generator_new))trafo_go_functions[259])(model, tokenizer, kept_sequences, out);
+  return ((__typeof__(&trafo_generator_new))trafo_go_functions[260])(model, tokenizer, kept_sequences, out);
 }
 
 trafo_error *trafo_generator_load_draft(trafo_generator *generator, const char *path, size_t path_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_generator_load_draft))trafo_go_functions[260])(generator, path, path_length);
+  return ((__typeof__(&trafo_generator_load_draft))trafo_go_functions[261])(generator, path, path_length);
 }
 
 trafo_error *trafo_generator_start(trafo_generator *generator, const trafo_string_view *prompts, size_t count, const trafo_translate_options *options, const trafo_generation_options *generation, int64_t *out_first) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_generator_start))trafo_go_functions[261])(generator, prompts, count, options, generation, out_first);
+  return ((__typeof__(&trafo_generator_start))trafo_go_functions[262])(generator, prompts, count, options, generation, out_first);
 }
 
 trafo_error *trafo_generator_start_ids(trafo_generator *generator, const trafo_ids_view *prompts, size_t count, const trafo_translate_options *options, const trafo_generation_options *generation, int64_t *out_first) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_generator_start_ids))trafo_go_functions[262])(generator, prompts, count, options, generation, out_first);
+  return ((__typeof__(&trafo_generator_start_ids))trafo_go_functions[263])(generator, prompts, count, options, generation, out_first);
 }
 
 trafo_error *trafo_generator_next(trafo_generator *generator, const trafo_cancel *cancel, trafo_generation_piece *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_generator_next))trafo_go_functions[263])(generator, cancel, out, struct_size);
+  return ((__typeof__(&trafo_generator_next))trafo_go_functions[264])(generator, cancel, out, struct_size);
 }
 
 trafo_error *trafo_generator_get_alternatives(const trafo_generator *generator, const int32_t **out_tokens, const double **out_log_probabilities, size_t *out_count) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_generator_get_alternatives))trafo_go_functions[264])(generator, out_tokens, out_log_probabilities, out_count);
+  return ((__typeof__(&trafo_generator_get_alternatives))trafo_go_functions[265])(generator, out_tokens, out_log_probabilities, out_count);
 }
 
 trafo_error *trafo_generator_end(trafo_generator *generator, int64_t sequence) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_generator_end))trafo_go_functions[265])(generator, sequence);
+  return ((__typeof__(&trafo_generator_end))trafo_go_functions[266])(generator, sequence);
 }
 
 void trafo_generator_free(trafo_generator *generator) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_generator_free))trafo_go_functions[266])(generator);
+  ((__typeof__(&trafo_generator_free))trafo_go_functions[267])(generator);
 }
 
 trafo_error *trafo_evaluation_options_init(trafo_evaluation_options *options, size_t struct_size) {
@@ -2199,42 +2207,42 @@ trafo_error *trafo_evaluation_options_init(trafo_evaluation_options *options, si
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_evaluation_options_init))trafo_go_functions[267])(options, struct_size);
+  return ((__typeof__(&trafo_evaluation_options_init))trafo_go_functions[268])(options, struct_size);
 }
 
 trafo_error *trafo_evaluate(const trafo_string_view *hypotheses, const trafo_string_view *references, size_t count, size_t reference_sets, const trafo_string_view *baseline, const trafo_evaluation_options *options, const trafo_cancel *cancel, trafo_evaluation *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_evaluate))trafo_go_functions[268])(hypotheses, references, count, reference_sets, baseline, options, cancel, out, struct_size);
+  return ((__typeof__(&trafo_evaluate))trafo_go_functions[269])(hypotheses, references, count, reference_sets, baseline, options, cancel, out, struct_size);
 }
 
 trafo_error *trafo_sentence_scores(const trafo_string_view *hypotheses, const trafo_string_view *references, size_t count, const trafo_evaluation_options *options, double *out_bleu, double *out_chrf) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_sentence_scores))trafo_go_functions[269])(hypotheses, references, count, options, out_bleu, out_chrf);
+  return ((__typeof__(&trafo_sentence_scores))trafo_go_functions[270])(hypotheses, references, count, options, out_bleu, out_chrf);
 }
 
 trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references, size_t count, int32_t lowercase, double *out_score, char **out_signature) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_bleu))trafo_go_functions[270])(hypotheses, references, count, lowercase, out_score, out_signature);
+  return ((__typeof__(&trafo_bleu))trafo_go_functions[271])(hypotheses, references, count, lowercase, out_score, out_signature);
 }
 
 trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references, size_t count, double *out_score, char **out_signature) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_chrf))trafo_go_functions[271])(hypotheses, references, count, out_score, out_signature);
+  return ((__typeof__(&trafo_chrf))trafo_go_functions[272])(hypotheses, references, count, out_score, out_signature);
 }
 
 trafo_error *trafo_metric_score(int32_t metric, const trafo_string_view *hypotheses, const trafo_string_view *references, size_t count, size_t reference_sets, double *out_score) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_metric_score))trafo_go_functions[272])(metric, hypotheses, references, count, reference_sets, out_score);
+  return ((__typeof__(&trafo_metric_score))trafo_go_functions[273])(metric, hypotheses, references, count, reference_sets, out_score);
 }
 
 trafo_error *trafo_corpus_options_init(trafo_corpus_options *options, size_t struct_size) {
@@ -2242,49 +2250,49 @@ trafo_error *trafo_corpus_options_init(trafo_corpus_options *options, size_t str
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_corpus_options_init))trafo_go_functions[273])(options, struct_size);
+  return ((__typeof__(&trafo_corpus_options_init))trafo_go_functions[274])(options, struct_size);
 }
 
 trafo_error *trafo_corpus_open(const trafo_string_view *paths, size_t count, const trafo_corpus_options *options, const trafo_cancel *cancel, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_open))trafo_go_functions[274])(paths, count, options, cancel, out);
+  return ((__typeof__(&trafo_corpus_open))trafo_go_functions[275])(paths, count, options, cancel, out);
 }
 
 trafo_error *trafo_corpus_write_ids(const trafo_corpus *corpus, const trafo_tokenizer *tokenizer, int32_t format, const char *path, size_t path_length, const trafo_cancel *cancel, int64_t *out_documents, int64_t *out_tokens) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_write_ids))trafo_go_functions[275])(corpus, tokenizer, format, path, path_length, cancel, out_documents, out_tokens);
+  return ((__typeof__(&trafo_corpus_write_ids))trafo_go_functions[276])(corpus, tokenizer, format, path, path_length, cancel, out_documents, out_tokens);
 }
 
 trafo_error *trafo_corpus_mix(const trafo_corpus *const *corpora, const double *weights, size_t count, trafo_corpus **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_mix))trafo_go_functions[276])(corpora, weights, count, out);
+  return ((__typeof__(&trafo_corpus_mix))trafo_go_functions[277])(corpora, weights, count, out);
 }
 
 trafo_error *trafo_corpus_hold_out(const trafo_corpus *corpus, int64_t count, trafo_corpus **out_rest, trafo_corpus **out_held) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_hold_out))trafo_go_functions[277])(corpus, count, out_rest, out_held);
+  return ((__typeof__(&trafo_corpus_hold_out))trafo_go_functions[278])(corpus, count, out_rest, out_held);
 }
 
 trafo_error *trafo_tensor_from_dlpack(trafo_context *context, struct DLManagedTensorVersioned *managed, int32_t copy, trafo_tensor **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tensor_from_dlpack))trafo_go_functions[278])(context, managed, copy, out);
+  return ((__typeof__(&trafo_tensor_from_dlpack))trafo_go_functions[279])(context, managed, copy, out);
 }
 
 trafo_error *trafo_tensor_to_dlpack(const trafo_tensor *tensor, struct DLManagedTensorVersioned **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tensor_to_dlpack))trafo_go_functions[279])(tensor, out);
+  return ((__typeof__(&trafo_tensor_to_dlpack))trafo_go_functions[280])(tensor, out);
 }
 
 trafo_error *trafo_trainer_set_rate(trafo_trainer *trainer, trafo_rate_fn rate, void *user_data, void (*user_data_free)(void *)) {
@@ -2292,7 +2300,7 @@ trafo_error *trafo_trainer_set_rate(trafo_trainer *trainer, trafo_rate_fn rate, 
     if (user_data_free) user_data_free(user_data);
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_set_rate))trafo_go_functions[280])(trainer, rate, user_data, user_data_free);
+  return ((__typeof__(&trafo_trainer_set_rate))trafo_go_functions[281])(trainer, rate, user_data, user_data_free);
 }
 
 trafo_error *trafo_corpus_from_function(int64_t pairs, uint64_t identity, trafo_pair_fn function, void *user_data, void (*user_data_free)(void *), trafo_corpus **out) {
@@ -2300,7 +2308,7 @@ trafo_error *trafo_corpus_from_function(int64_t pairs, uint64_t identity, trafo_
     if (user_data_free) user_data_free(user_data);
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_corpus_from_function))trafo_go_functions[281])(pairs, identity, function, user_data, user_data_free, out);
+  return ((__typeof__(&trafo_corpus_from_function))trafo_go_functions[282])(pairs, identity, function, user_data, user_data_free, out);
 }
 
 trafo_error *trafo_trainer_set_batches(trafo_trainer *trainer, trafo_batch_fn batches, void *user_data, void (*user_data_free)(void *)) {
@@ -2308,42 +2316,42 @@ trafo_error *trafo_trainer_set_batches(trafo_trainer *trainer, trafo_batch_fn ba
     if (user_data_free) user_data_free(user_data);
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_set_batches))trafo_go_functions[282])(trainer, batches, user_data, user_data_free);
+  return ((__typeof__(&trafo_trainer_set_batches))trafo_go_functions[283])(trainer, batches, user_data, user_data_free);
 }
 
 trafo_error *trafo_model_write(const trafo_model *model, trafo_write_fn write, void *user_data) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_write))trafo_go_functions[283])(model, write, user_data);
+  return ((__typeof__(&trafo_model_write))trafo_go_functions[284])(model, write, user_data);
 }
 
 trafo_error *trafo_model_read(trafo_context *context, trafo_read_fn read, void *user_data, int32_t precision, trafo_model **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_model_read))trafo_go_functions[284])(context, read, user_data, precision, out);
+  return ((__typeof__(&trafo_model_read))trafo_go_functions[285])(context, read, user_data, precision, out);
 }
 
 trafo_error *trafo_tokenizer_write(const trafo_tokenizer *tokenizer, trafo_write_fn write, void *user_data) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_tokenizer_write))trafo_go_functions[285])(tokenizer, write, user_data);
+  return ((__typeof__(&trafo_tokenizer_write))trafo_go_functions[286])(tokenizer, write, user_data);
 }
 
 trafo_error *trafo_trainer_write(trafo_trainer *trainer, trafo_write_fn write, void *user_data) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_write))trafo_go_functions[286])(trainer, write, user_data);
+  return ((__typeof__(&trafo_trainer_write))trafo_go_functions[287])(trainer, write, user_data);
 }
 
 trafo_error *trafo_trainer_read(trafo_trainer *trainer, trafo_read_fn read, void *user_data) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_read))trafo_go_functions[287])(trainer, read, user_data);
+  return ((__typeof__(&trafo_trainer_read))trafo_go_functions[288])(trainer, read, user_data);
 }
 
 trafo_error *trafo_group_options_init(trafo_group_options *options, size_t struct_size) {
@@ -2351,70 +2359,70 @@ trafo_error *trafo_group_options_init(trafo_group_options *options, size_t struc
     memset(options, 0, struct_size);
     return NULL;
   }
-  return ((__typeof__(&trafo_group_options_init))trafo_go_functions[288])(options, struct_size);
+  return ((__typeof__(&trafo_group_options_init))trafo_go_functions[289])(options, struct_size);
 }
 
 trafo_error *trafo_group_id_new(int32_t transport, uint8_t *id, size_t id_bytes) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_group_id_new))trafo_go_functions[289])(transport, id, id_bytes);
+  return ((__typeof__(&trafo_group_id_new))trafo_go_functions[290])(transport, id, id_bytes);
 }
 
 trafo_error *trafo_group_id_of_master(const char *master, size_t master_length, const uint8_t *token, size_t token_length, uint8_t *id, size_t id_bytes) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_group_id_of_master))trafo_go_functions[290])(master, master_length, token, token_length, id, id_bytes);
+  return ((__typeof__(&trafo_group_id_of_master))trafo_go_functions[291])(master, master_length, token, token_length, id, id_bytes);
 }
 
 trafo_error *trafo_group_new(trafo_context *context, const trafo_group_options *options, const uint8_t *id, size_t id_bytes, trafo_group **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_group_new))trafo_go_functions[291])(context, options, id, id_bytes, out);
+  return ((__typeof__(&trafo_group_new))trafo_go_functions[292])(context, options, id, id_bytes, out);
 }
 
 trafo_error *trafo_group_get_info(const trafo_group *group, trafo_group_info *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_group_get_info))trafo_go_functions[292])(group, out, struct_size);
+  return ((__typeof__(&trafo_group_get_info))trafo_go_functions[293])(group, out, struct_size);
 }
 
 trafo_error *trafo_group_abort(trafo_group *group, const char *reason, size_t reason_length) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_group_abort))trafo_go_functions[293])(group, reason, reason_length);
+  return ((__typeof__(&trafo_group_abort))trafo_go_functions[294])(group, reason, reason_length);
 }
 
 trafo_error *trafo_mpi_finalize(void) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_mpi_finalize))trafo_go_functions[294])();
+  return ((__typeof__(&trafo_mpi_finalize))trafo_go_functions[295])();
 }
 
 void trafo_group_free(trafo_group *group) {
   if (!trafo_go_load()) {
     return;
   }
-  ((__typeof__(&trafo_group_free))trafo_go_functions[295])(group);
+  ((__typeof__(&trafo_group_free))trafo_go_functions[296])(group);
 }
 
 trafo_error *trafo_trainer_new_in_group(trafo_group *group, trafo_model *model, const trafo_tokenizer *tokenizer, const trafo_corpus *train, const trafo_corpus *valid, const trafo_trainer_options *options, const char *run_directory, size_t run_directory_length, const trafo_cancel *cancel, trafo_trainer **out) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_trainer_new_in_group))trafo_go_functions[296])(group, model, tokenizer, train, valid, options, run_directory, run_directory_length, cancel, out);
+  return ((__typeof__(&trafo_trainer_new_in_group))trafo_go_functions[297])(group, model, tokenizer, train, valid, options, run_directory, run_directory_length, cancel, out);
 }
 
 trafo_error *trafo_plan_training_of_rank(const trafo_model_config *config, const trafo_trainer_options *options, const trafo_string_view *frozen, size_t frozen_count, int32_t rank, int32_t size, int32_t hosts, int64_t sentences, int64_t source_tokens, int64_t target_tokens, trafo_memory_plan *out, size_t struct_size) {
   if (!trafo_go_load()) {
     return trafo_go_failure();
   }
-  return ((__typeof__(&trafo_plan_training_of_rank))trafo_go_functions[297])(config, options, frozen, frozen_count, rank, size, hosts, sentences, source_tokens, target_tokens, out, struct_size);
+  return ((__typeof__(&trafo_plan_training_of_rank))trafo_go_functions[298])(config, options, frozen, frozen_count, rank, size, hosts, sentences, source_tokens, target_tokens, out, struct_size);
 }
 
 const char *trafo_go_without_error_code_name(int32_t code) {
