@@ -31,12 +31,12 @@ constexpr const char* kCtranslate2Format = "CTranslate2";
 constexpr uint32_t kBinaryVersion = 6;
 constexpr const char* kPositions = "decoder/position_encodings/encodings";
 enum TypeId : uint8_t {
-  kFloat32 = 0,
-  kInt8 = 1,
-  kInt16 = 2,
-  kInt32 = 3,
-  kFloat16 = 4,
-  kBFloat16 = 5
+  kTypeFloat32 = 0,
+  kTypeInt8 = 1,
+  kTypeInt16 = 2,
+  kTypeInt32 = 3,
+  kTypeFloat16 = 4,
+  kTypeBFloat16 = 5
 };
 
 // A specification of CTranslate2.
@@ -66,31 +66,31 @@ int8_t activation_id(Activation activation) {
 TypeId type_of(ExportWeights weights) {
   switch (weights) {
     case ExportWeights::int8:
-      return kInt8;
+      return kTypeInt8;
     case ExportWeights::int16:
-      return kInt16;
+      return kTypeInt16;
     case ExportWeights::float16:
-      return kFloat16;
+      return kTypeFloat16;
     case ExportWeights::bfloat16:
-      return kBFloat16;
+      return kTypeBFloat16;
     default:
-      return kFloat32;
+      return kTypeFloat32;
   }
 }
 
 int64_t size_of(TypeId type) {
-  return type == kInt8 ? 1 : type == kFloat32 || type == kInt32 ? 4 : 2;
+  return type == kTypeInt8 ? 1 : type == kTypeFloat32 || type == kTypeInt32 ? 4 : 2;
 }
 
 const WeightFormat& format_of(uint8_t type) {
   switch (type) {
-    case kInt8:
+    case kTypeInt8:
       return formats::kCtranslate2Int8;
-    case kInt16:
+    case kTypeInt16:
       return formats::kCtranslate2Int16;
-    case kFloat16:
+    case kTypeFloat16:
       return formats::kFloat16;
-    case kBFloat16:
+    case kTypeBFloat16:
       return formats::kBfloat16;
     default:
       return formats::kFloat32;
@@ -98,7 +98,7 @@ const WeightFormat& format_of(uint8_t type) {
 }
 
 bool has_scale(TypeId type) {
-  return type == kInt8 || type == kInt16;
+  return type == kTypeInt8 || type == kTypeInt16;
 }
 
 struct Scalar {
@@ -110,11 +110,11 @@ struct Scalar {
 template <class Put>
 void put_scalar(const Scalar& scalar, const Put& put) {
   switch (scalar.type) {
-    case kInt8:
+    case kTypeInt8:
       return put(static_cast<int8_t>(scalar.value));
-    case kInt16:
+    case kTypeInt16:
       return put(static_cast<int16_t>(scalar.value));
-    case kInt32:
+    case kTypeInt32:
       return put(static_cast<int32_t>(scalar.value));
     default:
       return put(static_cast<float>(scalar.value));
@@ -125,33 +125,35 @@ std::vector<Scalar> scalars_of(const ModelSpec& spec) {
   std::vector<Scalar> scalars;
   const auto side = [&](const std::string& name, const StackSpec& stack) {
     const int8_t activation = activation_id(stack.feed_forward.activation);
-    scalars.push_back({name + "/num_heads", kInt16, static_cast<double>(stack.attention.heads)});
-    scalars.push_back({name + "/pre_norm", kInt8, static_cast<double>(stack.pre_norm())});
-    scalars.push_back({name + "/activation", kInt8, static_cast<double>(activation)});
     scalars.push_back(
-        {name + "/scale_embeddings", kInt8, static_cast<double>(spec.embedding.scale != 1)});
+        {name + "/num_heads", kTypeInt16, static_cast<double>(stack.attention.heads)});
+    scalars.push_back({name + "/pre_norm", kTypeInt8, static_cast<double>(stack.pre_norm())});
+    scalars.push_back({name + "/activation", kTypeInt8, static_cast<double>(activation)});
+    scalars.push_back(
+        {name + "/scale_embeddings", kTypeInt8, static_cast<double>(spec.embedding.scale != 1)});
   };
   if (spec.encoder) {
     side("encoder", *spec.encoder);
-    scalars.push_back({"encoder/embeddings_merge", kInt8, 0});
+    scalars.push_back({"encoder/embeddings_merge", kTypeInt8, 0});
   }
   side("decoder", spec.decoder);
-  scalars.push_back({"decoder/alignment_layer", kInt16, -1});
-  scalars.push_back({"decoder/alignment_heads", kInt16, 1});
-  scalars.push_back({"decoder/alibi", kInt8, 0});
-  scalars.push_back({"decoder/alibi_use_positive_positions", kInt8, 0});
-  scalars.push_back({"decoder/scale_alibi", kInt8, 0});
-  scalars.push_back({"decoder/start_from_zero_embedding", kInt8, 0});
+  scalars.push_back({"decoder/alignment_layer", kTypeInt16, -1});
+  scalars.push_back({"decoder/alignment_heads", kTypeInt16, 1});
+  scalars.push_back({"decoder/alibi", kTypeInt8, 0});
+  scalars.push_back({"decoder/alibi_use_positive_positions", kTypeInt8, 0});
+  scalars.push_back({"decoder/scale_alibi", kTypeInt8, 0});
+  scalars.push_back({"decoder/start_from_zero_embedding", kTypeInt8, 0});
   const AttentionSpec& attention = spec.decoder.attention;
   if (!attention.rotary) return scalars;
   for (int64_t i = 0; i < spec.decoder.layers(); ++i) {
     const std::string name = concat("decoder/layer_", i, "/self_attention/");
-    scalars.push_back({name + "rotary_dim", kInt32, 0});  // whole heads
-    scalars.push_back({name + "rotary_interleave", kInt8, 0});
+    scalars.push_back({name + "rotary_dim", kTypeInt32, 0});  // whole heads
+    scalars.push_back({name + "rotary_interleave", kTypeInt8, 0});
     scalars.push_back(
-        {name + "rotary_base", kFloat32, static_cast<float>(attention.rotary->theta)});
+        {name + "rotary_base", kTypeFloat32, static_cast<float>(attention.rotary->theta)});
     if (attention.key_heads != attention.heads)
-      scalars.push_back({name + "num_heads_kv", kInt32, static_cast<double>(attention.key_heads)});
+      scalars.push_back(
+          {name + "num_heads_kv", kTypeInt32, static_cast<double>(attention.key_heads)});
   }
   return scalars;
 }
@@ -176,7 +178,7 @@ struct StoredTensor {
 
 std::vector<StoredTensor> stored_tensors(const HostModel& host, ExportWeights weights) {
   const ModelSpec& spec = host.spec();
-  const TypeId type = type_of(weights), other = has_scale(type) ? kFloat32 : type;
+  const TypeId type = type_of(weights), other = has_scale(type) ? kTypeFloat32 : type;
   const auto aliases = aliases_of(spec);
   std::vector<StoredTensor> stored;
   for (MappedTensor& tensor : ctranslate2_tensors(host.config())) {
@@ -226,25 +228,27 @@ class ModelWriter : public BinaryWriter {
   void codes(const MappedTensor& tensor, TypeId type, const std::vector<float>& values) {
     const Codes<Code> stored = to_codes<Code>(format_of(type), values, tensor.shape[1]);
     variable(tensor.name, tensor.shape, type, std::as_bytes(std::span(stored.codes)));
-    const bool rows = type == kInt8;
+    const bool rows = type == kTypeInt8;
     variable(tensor.name + "_scale", rows ? std::vector{tensor.shape[0]} : std::vector<int64_t>{},
-             kFloat32, std::as_bytes(std::span(stored.scales)));
+             kTypeFloat32, std::as_bytes(std::span(stored.scales)));
   }
 };
 
 void write_tensor(ModelWriter& out, const StoredTensor& stored, const std::vector<float>& values) {
   const MappedTensor& tensor = stored.tensor;
   switch (stored.type) {
-    case kInt8:
-      return out.codes<int8_t>(tensor, kInt8, values);
-    case kInt16:
-      return out.codes<int16_t>(tensor, kInt16, values);
-    case kFloat16:
-      return out.variable(tensor.name, tensor.shape, kFloat16, to_float16(tensor.name, values));
-    case kBFloat16:
-      return out.variable(tensor.name, tensor.shape, kBFloat16, to_bfloat16(tensor.name, values));
+    case kTypeInt8:
+      return out.codes<int8_t>(tensor, kTypeInt8, values);
+    case kTypeInt16:
+      return out.codes<int16_t>(tensor, kTypeInt16, values);
+    case kTypeFloat16:
+      return out.variable(tensor.name, tensor.shape, kTypeFloat16, to_float16(tensor.name, values));
+    case kTypeBFloat16:
+      return out.variable(tensor.name, tensor.shape, kTypeBFloat16,
+                          to_bfloat16(tensor.name, values));
     default:
-      return out.variable(tensor.name, tensor.shape, kFloat32, std::as_bytes(std::span(values)));
+      return out.variable(tensor.name, tensor.shape, kTypeFloat32,
+                          std::as_bytes(std::span(values)));
   }
 }
 
@@ -332,17 +336,17 @@ std::span<const T> as(const std::vector<std::byte>& data) {
 
 // The values of a variable, whose scale is the next one.
 std::vector<float> read_values(Reader& in, const Reader::Variable& variable) {
-  if (variable.type == kFloat16) return from_float16(variable.data);
-  if (variable.type == kBFloat16) return from_bfloat16(variable.data);
-  if (variable.type == kFloat32) {
+  if (variable.type == kTypeFloat16) return from_float16(variable.data);
+  if (variable.type == kTypeBFloat16) return from_bfloat16(variable.data);
+  if (variable.type == kTypeFloat32) {
     const auto values = as<float>(variable.data);
     return {values.begin(), values.end()};
   }
   const Reader::Variable scale = in.variable();
-  const bool rows = variable.type == kInt8;
+  const bool rows = variable.type == kTypeInt8;
   const std::vector<int64_t> shape =
       rows ? std::vector{variable.shape.front()} : std::vector<int64_t>{};
-  in.check(scale.name == variable.name + "_scale" && scale.type == kFloat32 &&
+  in.check(scale.name == variable.name + "_scale" && scale.type == kTypeFloat32 &&
                scale.shape == shape &&
                std::cmp_equal(as<float>(scale.data).size(), rows ? shape.front() : 1),
            variable.name, " has no scale");
@@ -355,11 +359,11 @@ std::vector<float> read_values(Reader& in, const Reader::Variable& variable) {
 double scalar_in(const Reader::Variable& variable) {
   const auto value = [&]<class T>(T) { return static_cast<double>(as<T>(variable.data).front()); };
   switch (variable.type) {
-    case kInt8:
+    case kTypeInt8:
       return value(int8_t{});
-    case kInt16:
+    case kTypeInt16:
       return value(int16_t{});
-    case kInt32:
+    case kTypeInt32:
       return value(int32_t{});
     default:
       return value(float{});
