@@ -359,8 +359,9 @@ TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
     };
     ModelConfig of_fields = form.config;
     for_each_field_of_model(of_fields, [&](const OptionField& field, auto& member) {
-      // The tokenizer decides the one; a base in few bits is exported as the floats it stands for.
+      // The tokenizer decides two; a base in few bits is exported as the floats it stands for.
       if (field.name == std::string_view("vocabulary") ||
+          field.name == std::string_view("source_vocabulary") ||
           field.name == std::string_view("base_precision"))
         return;
       const auto offset =
@@ -436,6 +437,7 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"residual_scale", [](ModelSpec& s) { s.decoder.residual_scale = 0.5; }},
     {"logits_divisor", [](ModelSpec& s) { s.output.divisor = 2; }},
     {"embeddings", [](ModelSpec& s) { s.output.tied = false; }},
+    {"source_vocabulary", [](ModelSpec& s) { s.embedding.own_sources = 5; }},
     {"embedding_scale", [](ModelSpec& s) { s.embedding.scale = 2; }},
     {"embedding_norm", [](ModelSpec& s) { s.embedding.norm = true; }},
     {"output_bias", [](ModelSpec& s) { s.output.bias = false; }},

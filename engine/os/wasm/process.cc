@@ -16,10 +16,10 @@ bool process_is_alive(int64_t id) noexcept {
 }
 
 bool random_bytes(void* bytes, size_t count) noexcept {
-  constexpr size_t kMostAtOnce = 256;
+  constexpr size_t kMostRandomBytes = 256;
   auto* at = static_cast<unsigned char*>(bytes);
   for (size_t left = count; left > 0;) {
-    const size_t some = left < kMostAtOnce ? left : kMostAtOnce;
+    const size_t some = left < kMostRandomBytes ? left : kMostRandomBytes;
     if (::getentropy(at, some) != 0) return false;
     at += some;
     left -= some;
