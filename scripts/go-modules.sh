@@ -81,10 +81,12 @@ done
 
 cd "$root"
 version=v$(sed -n 's/^project(trafo VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
-rm -rf "$output"
 for platform in "${!strips[@]}"; do
   grep -qx "	github.com/trafo-engine/trafo-go-lib/$platform $version" bindings/go/trafo/go.mod ||
     fail "go.mod of the package requires another version of $platform than $version"
+done
+rm -rf "$output"
+for platform in "${!strips[@]}"; do
   tree=$output/trafo-go-lib/$platform
   [[ -n ${libraries[$platform]:-} ]] || tree=$output/without-library/$platform
   mkdir -p "$tree"

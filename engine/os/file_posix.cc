@@ -124,7 +124,7 @@ ptrdiff_t read_at(int file, void* bytes, size_t count, uint64_t offset) noexcept
 }
 
 ptrdiff_t write_some(int file, const void* bytes, size_t count) noexcept {
-  rlimit limit;
+  rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
   count = std::min(count, kMostAtOnce);
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY)
     return uninterrupted([&] { return ::write(file, bytes, count); });

@@ -26,6 +26,11 @@ TEST_F(Outputs, AnInputIsNotReplaced) {
   refused("vocab -t v.de same -o same", "same");
   refused("encode -t same -v run --to llmc -o same", "same");
   refused("shortlist -t same v.en -v run/vocab.spm -o same", "same");
+  fs::copy(file("run/vocab.spm"), file("v.spm"));
+  expect_refused(run(words_of("shortlist -t v.de v.en -v v.spm -o v.spm")),
+                 "is the input v.spm" + lost);
+  expect_refused(run(words_of("encode -t v.de -v v.spm --to llmc -o v.spm")),
+                 "is the input v.spm" + lost);
   const Outcome both = run(words_of("translate -m run -i /dev/null -o /dev/null"));
   EXPECT_EQ(both.exit_code, 0) << both.err;
 }
@@ -52,10 +57,21 @@ TEST_F(Outputs, AnEarlierOneStaysUntilThereIsAnother) {
 TEST_F(Outputs, FilesOfARunStay) {
   copy_of_run("whole");
   const std::string model = "whole/ckpt/20/model.safetensors";
-  expect_refused(run({"average", model, model, "-o", model}), "is a file of a checkpoint");
+  expect_refused(run({"average", model, model, "-o", model}), "is the input " + model);
   expect_refused(run(words_of("vocab -t v.de --dim-vocabs 60 -o whole/vocab.spm")),
                  "is a file of a run");
+  for (const char* output : {"whole/vocab.spm", model.c_str()})
+    expect_refused(run({"translate", "-m", "whole", "-o", output}, "Ja.\n"), "is a file of a ");
+  expect_refused(run({"average", "-m", "whole", "--last", "1", "-o", model}),
+                 "is a file of a checkpoint");
+  const Outcome without_output =
+      run_program(file("whole"), words_of("vocab -t ../v.de --dim-vocabs 60"));
+  expect_refused(without_output, "is a file of a run");
   EXPECT_EQ(run({"translate", "-m", "whole"}, "Ja.\n").exit_code, 0);
+  fs::create_directories(file("page"));
+  write_file(file("page/manifest.json"), R"({"name": "a web page"})");
+  for (int twice = 0; twice < 2; ++twice)
+    EXPECT_EQ(run({"translate", "-m", "whole", "-o", "page/text"}, "Ja.\n").exit_code, 0);
   for (int twice = 0; twice < 2; ++twice)
     EXPECT_EQ(run({"average", model, model, "-o", "whole/mean.safetensors"}).exit_code, 0);
 }
@@ -77,6 +93,8 @@ TEST_F(Outputs, ARunWithoutACheckpointIsNamed) {
 TEST_F(Outputs, SettingsAreOneDocument) {
   write_file(file("two.yml"), "seed: 3\ntrain-sets: [t.de, t.en]\n---\nseed: 4\n");
   expect_refused(run({"train", "--config", "two.yml", "--dump-config"}), "a second document");
+  write_file(file("one.yml"), "---\nseed: 3\ntrain-sets: [t.de, t.en]\n---\n");
+  EXPECT_EQ(run({"train", "--config", "one.yml", "--dump-config"}).exit_code, 0);
 }
 
 }  // namespace

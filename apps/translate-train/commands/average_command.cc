@@ -101,9 +101,9 @@ int average(AverageArguments arguments) {
   if ((arguments.last > 0) + (arguments.best > 0) + !arguments.models.empty() > 1)
     usage_error("--last, --best and MODEL: give one of them");
   if (!arguments.metric.empty() && arguments.best == 0) usage_error("--metric belongs to --best");
+  refuse_loss(arguments.models, arguments.output);
   if (!arguments.models.empty()) {
     if (arguments.output.empty()) usage_error("--output: where the mean of the models goes");
-    refuse_part_of_run(arguments.output);
     for (const std::string& given : arguments.models) models.push_back(usual_model(given));
   } else {
     if (!fs::is_directory(trafo::os::path_of(arguments.run)))

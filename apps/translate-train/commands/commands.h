@@ -92,9 +92,12 @@ bool is_outer_factor(std::string_view parameter);
 std::string matrix_of_factor(std::string_view parameter);
 // Refuses a folder that has a model or a vocabulary already.
 void require_no_model_in(const std::string& folder);
-// Refuses to replace a file without which a run cannot be used: one of a checkpoint, whose manifest
-// has its bytes, or the vocabulary beside checkpoints.
-void refuse_part_of_run(const std::string& file);
+// Refuses an output that is one of the inputs, under whatever name, or a file without which a run
+// cannot be used: one that the manifest of a checkpoint has, or the vocabulary beside checkpoints.
+// Empty names and "-" are no files.
+void refuse_loss(const std::vector<std::string>& inputs, const std::string& output);
+// The sizes that a model with this vocabulary has.
+void take_vocabulary_sizes(const trafo_tokenizer* tokenizer, trafo_model_config& config);
 // The name of its file in the directory of a run or a model.
 const char* vocabulary_name(const trafo_tokenizer* tokenizer);
 // Writes the vocabulary of a run. Replaces one of another kind, from a run that ended before its

@@ -7,7 +7,6 @@
 #include "commands/commands.h"
 #include "commands/text_files.h"
 #include "settings/settings.h"
-#include "text/text_io.h"
 
 namespace translate_train {
 namespace {
@@ -29,7 +28,8 @@ int encode(const EncodeArguments& arguments) {
   const Tokenizer tokenizer =
       reading_texts(make<Tokenizer>(trafo_tokenizer_load, file.data(), file.size()),
                     arguments.parse_special, "", "");
-  refuse_output_over(arguments.files, arguments.output);
+  refuse_loss(arguments.files, arguments.output);
+  refuse_loss({file}, arguments.output);
   Corpus text;
   {
     const Reporter::Phase phase(reporter, "reading");

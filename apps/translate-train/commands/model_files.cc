@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "commands/adapters.h"
 #include "commands/cli_error.h"
@@ -222,17 +224,43 @@ void require_no_model_in(const std::string& folder) {
     if (fs::exists(trafo::os::path_of(path))) usage_error(path + ": exists already");
 }
 
-void refuse_part_of_run(const std::string& file) {
-  const fs::path path = trafo::os::path_of(file);
-  if (!fs::exists(path)) return;
-  const fs::path folder = fs::absolute(path).parent_path();
-  const bool of_checkpoint = fs::exists(folder / "manifest.json"),
-             of_run =
-                 fs::exists(folder / "ckpt") &&
-                 trafo::os::path_of(vocabulary_in(folder.string())).filename() == path.filename();
-  if (of_checkpoint || of_run)
+namespace {
+
+bool is_of_checkpoint(const fs::path& file) {
+  std::ifstream in(file.parent_path() / "manifest.json", std::ios::binary);
+  const auto manifest = nlohmann::json::parse(in, nullptr, false);
+  return manifest.is_object() && manifest.contains("files") &&
+         manifest["files"].contains(file.filename().string());
+}
+
+bool is_vocabulary_of_run(const fs::path& file) {
+  std::error_code ignored;
+  const fs::path folder = file.parent_path();
+  return fs::exists(folder / "ckpt", ignored) &&
+         trafo::os::path_of(vocabulary_in(folder.string())).filename() == file.filename();
+}
+
+}  // namespace
+
+void refuse_loss(const std::vector<std::string>& inputs, const std::string& output) {
+  if (output.empty() || output == "-") return;
+  std::error_code ignored;
+  const fs::path path = fs::absolute(trafo::os::path_of(output), ignored);
+  if (!fs::is_regular_file(path, ignored)) return;
+  for (const std::string& input : inputs)
+    if (!input.empty() && input != "-" && fs::equivalent(trafo::os::path_of(input), path, ignored))
+      usage_error(fmt::format("--output {}: is the input {}, which would be lost", output, input));
+  const bool of_checkpoint = is_of_checkpoint(path);
+  if (of_checkpoint || is_vocabulary_of_run(path))
     usage_error(fmt::format("--output {}: is a file of {}, which could not be used without it",
-                            file, of_checkpoint ? "a checkpoint" : "a run"));
+                            output, of_checkpoint ? "a checkpoint" : "a run"));
+}
+
+void take_vocabulary_sizes(const trafo_tokenizer* tokenizer, trafo_model_config& config) {
+  check(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
+  int64_t of_sources = 0;
+  check(trafo_tokenizer_get_source_vocabulary(tokenizer, &of_sources));
+  if (of_sources > 0) config.source_vocabulary = of_sources;
 }
 
 void write_own_vocabulary(const std::string& run, const trafo_tokenizer* tokenizer) {

@@ -5,7 +5,6 @@
 
 #include "commands/commands.h"
 #include "commands/training.h"
-#include "text/text_io.h"
 
 namespace translate_train {
 namespace {
@@ -41,7 +40,8 @@ int learn(const ShortlistArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   const auto tokenizer = make<Tokenizer>(trafo_tokenizer_load, arguments.vocabulary.data(),
                                          arguments.vocabulary.size());
-  refuse_output_over(arguments.files, arguments.output);
+  refuse_loss(arguments.files, arguments.output);
+  refuse_loss({arguments.vocabulary}, arguments.output);
   Reporter::Phase phase(reporter, "reading");
   const Sample pairs = sample(arguments.files, arguments.pairs);
   const auto count = static_cast<int64_t>(pairs.source.size());

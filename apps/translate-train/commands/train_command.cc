@@ -649,10 +649,7 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   tokenizer = reading_texts(std::move(tokenizer), settings.program.parse_special,
                             settings.program.source_language, settings.program.target_language);
   tokenizer = with_chat_template(std::move(tokenizer), settings);
-  check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
-  int64_t of_sources = 0;
-  check(trafo_tokenizer_get_source_vocabulary(tokenizer.get(), &of_sources));
-  if (of_sources > 0) config.model.source_vocabulary = of_sources;
+  take_vocabulary_sizes(tokenizer.get(), config.model);
   settings.program.dim_vocabs = config.model.vocabulary;
 
   const ModelStart start{

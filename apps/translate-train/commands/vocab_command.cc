@@ -6,7 +6,6 @@
 #include "commands/commands.h"
 #include "commands/text_files.h"
 #include "commands/training.h"
-#include "text/text_io.h"
 
 namespace translate_train {
 namespace {
@@ -25,8 +24,7 @@ struct VocabArguments {
 int vocab(const VocabArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   if (arguments.files.empty() && arguments.kind.empty()) usage_error("--train-sets is required");
-  refuse_output_over(arguments.files, arguments.output);
-  refuse_part_of_run(arguments.output);
+  refuse_loss(arguments.files, arguments.output);
   Corpus text;
   if (!arguments.files.empty()) {
     const Reporter::Phase phase(reporter, "reading");
@@ -50,6 +48,7 @@ int vocab(const VocabArguments& arguments) {
                              size_t{0}, &options, nullptr);
   const std::string output =
       arguments.output.empty() ? vocabulary_name(tokenizer.get()) : arguments.output;
+  refuse_loss(arguments.files, output);
   check(trafo_tokenizer_save(tokenizer.get(), output.data(), output.size()));
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));

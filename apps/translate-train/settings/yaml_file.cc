@@ -20,9 +20,10 @@ YAML::Node load_yaml(const std::string& path) {
         YAML::Mark(),
         fmt::format("the file has more than {} bytes, which settings never have", kLargestYaml));
   const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-  if (documents.size() > 1)
-    throw YAML::ParserException(documents[1].Mark(),
-                                "a second document begins here: settings are one document");
+  for (size_t i = 1; i < documents.size(); ++i)
+    if (!documents[i].IsNull())
+      throw YAML::ParserException(documents[i].Mark(),
+                                  "a second document begins here: settings are one document");
   return documents.empty() ? YAML::Node() : documents[0];
 }
 

@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <new>
 
 #include "commands/cli_error.h"
 #include "engine/core/strings/utf8.h"
 #include "engine/os/file.h"
-#include "engine/os/names.h"
 #include "engine/os/terminal.h"
 #include "text/terminal_text.h"
 
@@ -201,18 +199,6 @@ std::string gzip_of(std::string_view text) {
   if (deflate(&stream, Z_FINISH) != Z_STREAM_END) throw std::bad_alloc();
   packed.resize(stream.total_out);
   return packed;
-}
-
-void refuse_output_over(const std::vector<std::string>& inputs, const std::string& output) {
-  namespace fs = std::filesystem;
-  if (output.empty() || output == "-") return;
-  for (const std::string& input : inputs) {
-    std::error_code ignored;
-    if (input.empty() || input == "-" || !fs::is_regular_file(os::path_of(input), ignored))
-      continue;
-    if (fs::equivalent(os::path_of(input), os::path_of(output), ignored))
-      usage_error(fmt::format("--output {}: is the input {}, which would be lost", output, input));
-  }
 }
 
 LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard output" : path) {

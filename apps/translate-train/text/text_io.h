@@ -56,10 +56,6 @@ void check_same_length(const std::string& file, size_t lines, const std::string&
 void read_pair(const std::string& source, const std::string& target,
                std::vector<std::string>& source_lines, std::vector<std::string>& target_lines);
 
-// An output that is one of the inputs, under whatever name, would empty it: an error that names
-// both. Empty names and "-" are no files.
-void refuse_output_over(const std::vector<std::string>& inputs, const std::string& output);
-
 // "-" is standard output; a file named .gz is gzip. A file keeps what it has until the first line
 // is written. Errors name the file; finish() reports a full disk.
 class LineWriter {

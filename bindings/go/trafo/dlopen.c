@@ -1,5 +1,6 @@
 //go:build cgo && trafo_dlopen
 
+#define _GNU_SOURCE /* secure_getenv */
 #include "dlopen.h"
 
 #include <stdio.h>
@@ -58,8 +59,17 @@ static trafo_go_function find(void* library, const char* name) {
 
 #else
 
+/* Nobody may choose code for a program that has more rights than its caller. */
+static const char* trusted_environment(const char* name) {
+#ifdef __linux__
+  return secure_getenv(name);
+#else
+  return issetugid() ? NULL : getenv(name);
+#endif
+}
+
 static void* open_library(char* name, size_t size, char* reason, size_t reason_size) {
-  const char* given = getenv("TRAFO_LIBRARY");
+  const char* given = trusted_environment("TRAFO_LIBRARY");
   snprintf(name, size, "%s", given != NULL && given[0] != '\0' ? given : ORDINARY_NAME);
   void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {

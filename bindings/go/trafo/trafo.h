@@ -1093,8 +1093,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_with_chat_template(const t
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_chat_template(const trafo_tokenizer *tokenizer, char **out_text,
                                                                         size_t *out_length);
 /* A conversation as the text that the model reads, by the chat template of the tokenizer. conversation: a JSON object; "messages" is a
- * list of objects with "role" and "content", other members, such as "tools", are variables of the template. "strftime_now" is the day
- * of that function, as "2026-11-29". add_generation_prompt 1: the text ends with the beginning of an answer. NOT_FOUND: the tokenizer has
+ * list of objects with "role" and "content", other members, such as "tools", and those of an object "chat_template_kwargs" are variables
+ * of the template. "strftime_now" is the day of that function, as "2026-11-29". add_generation_prompt 1: the text ends with the beginning of an answer. NOT_FOUND: the tokenizer has
  * no chat template. INVALID_ARGUMENT: the template refuses the conversation. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chat_render(const trafo_tokenizer *tokenizer, const char *conversation,
                                                         size_t conversation_length, int32_t add_generation_prompt,

@@ -70,8 +70,9 @@ std::string numbers(std::span<const float> row) {
 
 int embed(const TextArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
+  refuse_loss({arguments.input, arguments.model.model, arguments.model.vocabulary},
+              arguments.output);
   const LoadedModel loaded = load_model(arguments.model, reporter);
-  refuse_output_over({arguments.input}, arguments.output);
   LineWriter out(arguments.output);
   const int32_t pooling = arguments.pooling == "first" ? TRAFO_POOLING_FIRST : TRAFO_POOLING_MEAN;
   for_blocks(arguments, [&](const std::vector<std::string>& lines) {
@@ -168,6 +169,8 @@ void write_word_labels(const TextArguments& arguments, const std::vector<std::st
 
 int classify(const TextArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
+  refuse_loss({arguments.input, arguments.model.model, arguments.model.vocabulary},
+              arguments.output);
   const LoadedModel loaded = load_model(arguments.model, reporter);
   trafo_model_config config{};
   check(trafo_model_get_config(loaded.model.get(), &config, sizeof config));
@@ -176,7 +179,6 @@ int classify(const TextArguments& arguments) {
     usage_error("classify wants an encoder with a head for texts or tokens (import --head)");
   const std::vector<std::string> names =
       label_names(loaded.model.get(), static_cast<size_t>(config.labels));
-  refuse_output_over({arguments.input}, arguments.output);
   LineWriter out(arguments.output);
   int64_t before = 0;
   for_blocks(arguments, [&](const std::vector<std::string>& lines) {

@@ -166,7 +166,6 @@ class GenerateRun {
         generator_(make<Generator>(trafo_generator_new, loaded_.model.get(),
                                    loaded_.tokenizer.get(), arguments.parallel)),
         out_(arguments.output) {
-    refuse_output_over({arguments.input, arguments.schema}, arguments.output);
     if (!arguments.draft.empty()) load_draft();
     check_options();
     if (!arguments.prompt) in_.emplace(arguments.input);
@@ -349,6 +348,9 @@ int generate(const GenerateArguments& arguments) {
     usage_error("--log-probs: only --json writes them");
   const GenerateOptions checked(arguments);  // says what is wrong before a model is loaded
   if (!arguments.draft.empty()) draft_paths(arguments);
+  refuse_loss({arguments.input, arguments.schema, arguments.model.model, arguments.model.vocabulary,
+               arguments.draft},
+              arguments.output);
   Reporter reporter(
       {.live = arguments.output != "-" || !trafo::os::is_terminal(trafo::os::kStandardOutput),
        .quiet = arguments.quiet});

@@ -83,9 +83,6 @@ class TranslateRun {
         out_(arguments.output),
         cut_(reporter, "cut"),
         typing_(arguments.input == "-" && trafo::os::is_terminal(trafo::os::kStandardInput)) {
-    refuse_output_over({arguments.input, arguments.prefixes,
-                        arguments.shortlist.empty() ? std::string() : arguments.shortlist.front()},
-                       arguments.output);
     if (arguments.prefixes == "-" && arguments.input == "-")
       usage_error(
           "--prefixes: standard input is the text already; give a file, or the text with -i");
@@ -227,6 +224,10 @@ class TranslateRun {
 
 int translate(const TranslateArguments& arguments) {
   translate_options(arguments);  // says what is wrong before a model is loaded
+  refuse_loss(
+      {arguments.input, arguments.prefixes, arguments.model.model, arguments.model.vocabulary,
+       arguments.shortlist.empty() ? std::string() : arguments.shortlist.front()},
+      arguments.output);
   Reporter reporter(
       {.live = arguments.output != "-" || !trafo::os::is_terminal(trafo::os::kStandardOutput),
        .quiet = arguments.quiet});

@@ -2079,7 +2079,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A conversation as the text that the model reads, by the chat template of the tokenizer. conversation: a JSON object; \"messages\" is a\n list of objects with \"role\" and \"content\", other members, such as \"tools\", are variables of the template. \"strftime_now\" is the day\n of that function, as \"2026-11-29\". add_generation_prompt 1: the text ends with the beginning of an answer. NOT_FOUND: the tokenizer has\n no chat template. INVALID_ARGUMENT: the template refuses the conversation. since 0.1"]
+    #[doc = " A conversation as the text that the model reads, by the chat template of the tokenizer. conversation: a JSON object; \"messages\" is a\n list of objects with \"role\" and \"content\", other members, such as \"tools\", and those of an object \"chat_template_kwargs\" are variables\n of the template. \"strftime_now\" is the day of that function, as \"2026-11-29\". add_generation_prompt 1: the text ends with the beginning of an answer. NOT_FOUND: the tokenizer has\n no chat template. INVALID_ARGUMENT: the template refuses the conversation. since 0.1"]
     pub fn trafo_chat_render(
         tokenizer: *const trafo_tokenizer,
         conversation: *const ::core::ffi::c_char,
