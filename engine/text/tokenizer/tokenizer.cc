@@ -92,7 +92,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& file) {
     for (const std::string_view name : kind.companions) {
       const std::filesystem::path path = found.parent_path() / name;
       if (std::filesystem::exists(path, error))
-        companions.push_back({std::string(name), read_vocabulary(path)});
+        companions.push_back({std::string(name), read_vocabulary(path), path.string()});
     }
     break;  // kinds with files of this name have the same companions
   }
