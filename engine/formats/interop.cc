@@ -259,50 +259,75 @@ bool keeps_types(const Format& format) {
   return format.weights == std::vector{ExportWeights::float32};
 }
 
-// UNSUPPORTED names the first setting of the model that the format does not have, and the formats
-// that have all.
-void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
-  const interop::Match match = interop::match(spec, format.expressible());
-  if (match.form >= 0) return;
-  std::string others;
-  for (const Format& each : formats())
-    if (interop::match(spec, each.expressible()).form >= 0)
-      others.append(others.empty() ? "; use " : " or ").append(enum_name(each.format));
-  interop::cannot_express(format.expressible().format, match.refused + others);
-}
-
-// All formats write a SentencePiece model, or another form of its subwords and scores. GGUF, BART,
-// encoders and the decoder-only models of transformers have byte-level BPE as well, the latter two
-// also WordPiece, and encoder-decoders a marian vocabulary: one with languages is M2M100's. BPE
-// with byte fallback stays as it came where byte-level BPE is taken, except in GGUF; other formats
-// get its SentencePiece model.
-Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
-                             const Format& format) {
+// Whether the files of a format have vocabularies of this kind. All formats have SentencePiece
+// models. GGUF, BART, encoders and the decoder-only models of transformers have byte-level BPE as
+// well, the latter two also WordPiece, T5 bytes, and encoder-decoders a marian vocabulary: one with
+// languages is M2M100's.
+bool takes_kind(const Tokenizer& tokenizer, const ModelSpec& spec, const Format& format) {
   using enum ExportFormat;
+  const std::string_view kind = tokenizer.kind();
   const bool takes_wordpiece = format.format == hf_gpt2 || format.format == hf_llama ||
                                format.format == hf_compressed || format.format == hf_bert;
-  const bool takes_byte_bpe = takes_wordpiece || format.format == hf_bart ||
-                              format.format == gguf ||
-                              (format.format == onnx && !spec.has_encoder());
-  const bool takes_marian =
-      tokenizer.languages().empty()
-          ? format.format == hf_marian || format.format == hf_pegasus ||
-                (spec.has_encoder() && (format.format == onnx || format.format == ctranslate2))
-          : format.format == hf_m2m100 || (spec.has_encoder() && format.format == onnx);
-  if (!takes_byte_bpe || format.format == gguf)
-    if (std::optional<Tokenizer> form = interop::sentencepiece_form(tokenizer))
-      return *std::move(form);
-  if (tokenizer.as_sentencepiece() == nullptr &&
-      !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind) &&
-      !(format.format == hf_t5 && tokenizer.kind() == ByteTokenizer::kKind) &&
-      !(takes_wordpiece && tokenizer.kind() == WordPieceTokenizer::kKind) &&
-      !(takes_marian && tokenizer.kind() == MarianTokenizer::kKind))
+  if (kind == WordPieceTokenizer::kKind) return takes_wordpiece;
+  if (kind == ByteBpeTokenizer::kKind)
+    return takes_wordpiece || format.format == hf_bart || format.format == gguf ||
+           (format.format == onnx && !spec.has_encoder());
+  if (kind == ByteTokenizer::kKind) return format.format == hf_t5;
+  if (kind != MarianTokenizer::kKind) return tokenizer.as_sentencepiece() != nullptr;
+  return tokenizer.languages().empty()
+             ? format.format == hf_marian || format.format == hf_pegasus ||
+                   (spec.has_encoder() && (format.format == onnx || format.format == ctranslate2))
+             : format.format == hf_m2m100 || (spec.has_encoder() && format.format == onnx);
+}
+
+// The vocabulary in the files of a format. BPE with byte fallback stays as it came where byte-level
+// BPE is taken, except in GGUF; other formats get its SentencePiece model. None: the format has no
+// such vocabularies.
+std::optional<Tokenizer> written_form(const Tokenizer& tokenizer, const ModelSpec& spec,
+                                      const Format& format) {
+  const bool takes = takes_kind(tokenizer, spec, format);
+  if (!takes || format.format == ExportFormat::gguf)
+    if (std::optional<Tokenizer> form = interop::sentencepiece_form(tokenizer)) return form;
+  return takes ? std::optional(tokenizer) : std::nullopt;
+}
+
+// Whether a format has a form of this vocabulary or, without one, needs none.
+bool takes_vocabulary(const std::optional<Tokenizer>& tokenizer, const ModelSpec& spec,
+                      const Format& format) {
+  if (!tokenizer) return !format.needs_tokenizer;
+  try {
+    return written_form(*tokenizer, spec, format).has_value();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return false;  // a SentencePiece model has not all of it
+  }
+}
+
+// UNSUPPORTED names the kind of a vocabulary that the format does not have.
+Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
+                             const Format& format) {
+  std::optional<Tokenizer> form = written_form(tokenizer, spec, format);
+  if (!form)
     interop::cannot_express(enum_name(format.format),
                             concat("a ", tokenizer.kind(), " vocabulary",
                                    tokenizer.kind() != MarianTokenizer::kKind ? ""
                                    : tokenizer.languages().empty()            ? " without languages"
                                                                               : " with languages"));
-  return tokenizer;
+  return *std::move(form);
+}
+
+// UNSUPPORTED names the first setting of the model that the format does not have, and the formats
+// that have all, and vocabularies of this kind.
+void refuse_what_is_not(const ModelSpec& spec, const std::optional<Tokenizer>& tokenizer,
+                        const Format& format) {
+  const interop::Match match = interop::match(spec, format.expressible());
+  if (match.form >= 0) return;
+  std::string others;
+  for (const Format& each : formats())
+    if (interop::match(spec, each.expressible()).form >= 0 &&
+        takes_vocabulary(tokenizer, spec, each))
+      others.append(others.empty() ? "; use " : " or ").append(enum_name(each.format));
+  interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
 // The largest difference between logits of the model and of what was written.
@@ -359,7 +384,7 @@ double export_model(Context& context, const Model& model, const std::optional<To
     interop::check_vocabulary(model.spec(), *tokenizer);
     written = written_vocabulary(*tokenizer, model.spec(), *found);
   }
-  refuse_what_is_not(model.spec(), *found);
+  refuse_what_is_not(model.spec(), tokenizer, *found);
   UnfinishedDirectory unfinished(directory);
   const interop::ExportVocabulary vocabulary(written, tokens_of(model, tokenizer));
   // The models that are made for it, whose memory lies in the directory, are gone after this.

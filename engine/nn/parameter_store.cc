@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/argument_error.h"
 #include "engine/core/cancel_scope.h"
 #include "engine/core/file_memory.h"
 #include "engine/core/numeric/philox.h"
@@ -530,8 +531,10 @@ void ParameterStore::set_quantize_bits(Context& context, int64_t bits) {
   if (bits != 0) {
     require(!int8_weights_, ErrorCode::unsupported, "parameters",
             "a model with int8 weights is not trained: train the float model");
-    require(!has_low_rank(), ErrorCode::unsupported, "parameters",
-            "quantization-aware training is not for models with an adapter: merge it first");
+    if (has_low_rank())
+      throw ArgumentError(ErrorCode::unsupported, "parameters", "quantize_bits",
+                          ": quantization-aware training is not for models with an adapter: merge "
+                          "it first");
     for (const Entry& entry : entries_) {
       if (!entry.takes_int8) continue;
       require(entry.group.trainable, ErrorCode::invalid_argument, "parameters", entry.name,

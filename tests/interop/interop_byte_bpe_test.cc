@@ -89,6 +89,21 @@ TEST_F(ByteBpeInteropTest, IdsOfTheConfigurationAreTheSpecialTokens) {
   EXPECT_EQ(again.further_end_ids(), tokenizer.further_end_ids());
 }
 
+// The error names the file that has the id: generation_config.json or, without it, config.json.
+TEST_F(ByteBpeInteropTest, AnEndThatIsNoTokenIsNamedWithItsFile) {
+  const fs::path directory = directory_of("llama", ExportFormat::hf_llama, llama_config(1, true));
+  const auto refused = [&](const char* file) {
+    edit_json(directory / file, [](FileJson& json) { json["eos_token_id"] = {2, 100000}; });
+    const Error error = error_of([&] { import_model(*context_, directory); });
+    EXPECT_EQ(error.code(), ErrorCode::corrupt_file) << error.what();
+    EXPECT_TRUE(mentions(error, (directory / file).string() + ": eos_token_id[1]: it is not"))
+        << error.what();
+  };
+  refused("generation_config.json");
+  fs::remove(directory / "generation_config.json");
+  refused("config.json");
+}
+
 TEST_F(ByteBpeInteropTest, WhatIsNotDoneIsANoteThatNamesTheKey) {
   const fs::path directory = directory_of("llama", ExportFormat::hf_llama, llama_config(1, true));
   edit_json(directory / "tokenizer.json", [](FileJson& json) {

@@ -42,6 +42,8 @@ TEST_F(ImportTest, Qwen3) {
     write_file_atomically(directory / "config.json", before);
   };
   refused("layer_types", {"full_attention", "sliding_attention"}, "layer_types has sliding");
+  refused("layer_types", {"full_attention"}, "layer_types has 1 kinds, there are 2 layers",
+          ErrorCode::corrupt_file);
   refused("layer_types", "full_attention", "layer_types must be a list", ErrorCode::corrupt_file);
   refused("layer_types", {1}, "layer_types must be a list", ErrorCode::corrupt_file);
   refused("mlp_bias", true, "mlp_bias");

@@ -403,6 +403,12 @@ TEST_F(ImportTest, SettingsOfLlamasRelatives) {
   window(8);
   EXPECT_EQ(imported(mistral).model->config().sliding_window, 8);
   EXPECT_EQ(imported(mistral).model->config().full_attention_interval, 0);
+  const FileJson one = FileJson::array({"sliding_attention"});
+  for (const FileJson& kinds : {FileJson::array(), one}) {
+    edit_config(mistral, [&](FileJson& json) { json["layer_types"] = kinds; });
+    refused_import(mistral, ErrorCode::corrupt_file,
+                   concat("layer_types has ", kinds.size(), " kinds, there are 2 layers"));
+  }
   edit_config(mistral, [](FileJson& json) {
     json["layer_types"] = {"sliding_attention", "full_attention"};
   });

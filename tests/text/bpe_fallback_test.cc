@@ -103,6 +103,39 @@ TEST(BpeFallback, SpecialTokensInATextByChoice) {
   EXPECT_EQ(first.token(ids[2]), "the");
 }
 
+// A special token with `normalized` is where the library finds it: "</t1>" becomes "▁</t1>", which
+// is in no text without a space there.
+TEST(BpeFallback, NormalizedSpecialTokensAreInTheNormalForm) {
+  const Tokenizer tokenizer = load_fallback(fallback_file("normalized special llama"));
+  const Tokenizer parsing = tokenizer.parsing_special();
+  const int32_t begin = tokenizer.id("<t1>"), end = tokenizer.id("</t1>");
+  const TokenIds the{tokenizer.id("the")}, inner = parsing.encode("<t1>the</t1>");
+  EXPECT_EQ(parsing.encode("<t1>the"), (TokenIds{begin, the[0]}));
+  EXPECT_EQ(parsing.encode("<t1>the </t1>"), (TokenIds{begin, the[0], end}));
+  EXPECT_EQ(std::count(inner.begin(), inner.end(), end), 0);
+  const TokenIds text = tokenizer.encode("<t1>");
+  EXPECT_EQ(std::count(text.begin(), text.end(), begin), 0);
+  TokenIds ids;
+  ShuffleRng rng(1, 0);
+  parsing.sampler()->sample("<t1>the </t1>", 0, rng, ids);
+  EXPECT_EQ(ids, parsing.encode("<t1>the </t1>"));
+  // Parts of a text, of which only the second token has no byte.
+  std::vector<uint8_t> marked;
+  const TextSpan parts[] = {{0, 4}, {8, 13}};
+  parsing.encode_marked("<t1>the </t1>", parts, ids, marked);
+  EXPECT_EQ(ids, (TokenIds{begin, the[0], end}));
+  EXPECT_EQ(marked, (std::vector<uint8_t>{1, 0, 1}));
+}
+
+// A token in a word is none, also where the other part of the word is a token.
+TEST(BpeFallback, ASingleWordIsNotBesideASpecialTokenOfLetters) {
+  const Tokenizer tokenizer = load_fallback(fallback_file("normalized special")).parsing_special();
+  const TokenIds beside = tokenizer.encode("wordEnds"), apart = tokenizer.encode("word Ends");
+  EXPECT_EQ(apart[0], tokenizer.id("word"));
+  EXPECT_EQ(beside.back(), tokenizer.id("Ends"));
+  EXPECT_EQ(std::count(beside.begin(), beside.end(), tokenizer.id("word")), 0);
+}
+
 TEST(BpeFallback, LeavesOutMergesAtRandom) {
   const Tokenizer tokenizer = load_fallback(fallback_file("fallback llama"));
   expect_merges_left_out(tokenizer, 18);

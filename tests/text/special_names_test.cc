@@ -43,6 +43,10 @@ TEST(NamedTokens, WhiteSpaceThatATokenTakes) {
   EXPECT_EQ(parts_text(names.split("a <r>\u00a0\n b <r>")), "(a )(<r>=2)(b )(<r>=2)");
   EXPECT_EQ(parts_text(names.split(" <l>")), "(<l>=1)");
   EXPECT_EQ(parts_text(names.split("<r> ")), "(<r>=2)");
+  // As the library, which looks for all names before it takes white space.
+  const NamedTokens spaced(
+      {{.name = "<r>", .id = 2, .takes_space_after = true}, {.name = " in", .id = 3}});
+  EXPECT_EQ(parts_text(spaced.split("<r>  in x")), "(<r>=2)( in=3)( x)");
 }
 
 TEST(NamedTokens, ATokenThatStaysInTheTextHidesOthers) {

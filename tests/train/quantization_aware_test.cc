@@ -4,6 +4,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/compress/quantize.h"
+#include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
@@ -125,6 +126,18 @@ TEST_P(QuantizationAware, TheEmaIsRoundedAfterTheMean) {
   }
   EXPECT_EQ(weight_bytes(*context_, *model_), own);
   EXPECT_EQ(parameters.quantize_bits(), GetParam());
+}
+
+TEST_P(QuantizationAware, AnAdapterIsRefusedByTheOption) {
+  add_adapter(*context_, *model_, {2, 4.0, {}}, 1);
+  try {
+    Trainer(*context_, *model_, aware_options(GetParam(), 0));
+    ADD_FAILURE() << "trains";
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_EQ(error.field(), "quantize_bits");
+    EXPECT_TRUE(mentions(error, "not for models with an adapter")) << error.what();
+  }
 }
 
 TEST_P(QuantizationAware, ThePlanCountsTheMasters) {

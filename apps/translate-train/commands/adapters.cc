@@ -32,6 +32,13 @@ std::string targets_of(const Settings& settings) {
   return fmt::format("{}", fmt::join(settings.program.lora_targets, ","));
 }
 
+void refuse_quantization(const Settings& settings) {
+  if (settings.trainer.quantize_bits != 0)
+    settings.refuse(Setting::quantize_bits,
+                    "trains every weight of a matrix, --lora-rank freezes them: merge the adapter "
+                    "first");
+}
+
 }  // namespace
 
 std::optional<AdapterSettings> adapter_settings(const Settings& settings) {
@@ -48,6 +55,7 @@ std::optional<AdapterSettings> adapter_settings(const Settings& settings) {
                     "--pretrained-model");
   if (settings.has(Setting::freeze))
     settings.refuse(Setting::freeze, "--lora-rank freezes the whole pretrained model");
+  refuse_quantization(settings);
   adapter.targets = targets_of(settings);
   return adapter;
 }
@@ -59,6 +67,7 @@ std::optional<AdapterSettings> planned_adapter(const Settings& settings) {
   }
   for (const Setting setting : {Setting::freeze, Setting::teacher})
     if (settings.has(setting)) settings.refuse(setting, "is not planned with --lora-rank");
+  refuse_quantization(settings);
   return AdapterSettings{settings.program.lora_rank, 1, targets_of(settings)};
 }
 

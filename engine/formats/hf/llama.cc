@@ -519,7 +519,10 @@ std::vector<bool> read_windowed(const ConfigReader& json, int64_t layers, bool h
     for (int64_t i = 0; i < layers; ++i) windowed.push_back(has_window && usual(i));
     return windowed;
   }
-  for (const std::string& layer : json.texts(kLayerTypes)) {
+  const std::vector<std::string> kinds = json.texts(kLayerTypes);
+  require(std::ssize(kinds) == layers, ErrorCode::corrupt_file, kOrigin, json.label(), ": ",
+          kLayerTypes, " has ", kinds.size(), " kinds, there are ", layers, " layers");
+  for (const std::string& layer : kinds) {
     windowed.push_back(layer == kWindowedLayer);
     require(layer == kFullLayer || (layer == kWindowedLayer && has_window), ErrorCode::unsupported,
             kOrigin, json.label(), ": layer_types has ", layer.substr(0, 64),
@@ -533,8 +536,6 @@ std::vector<bool> read_windowed(const ConfigReader& json, int64_t layers, bool h
 void set_windows(const ConfigReader& json, const std::vector<bool>& windowed, int64_t window,
                  ModelConfig& config) {
   const int64_t layers = config.decoder_layers;
-  require(std::ssize(windowed) == layers, ErrorCode::corrupt_file, kOrigin, json.label(), ": ",
-          kLayerTypes, " has ", windowed.size(), " kinds, there are ", layers, " layers");
   const auto first = std::find(windowed.begin(), windowed.end(), false);
   const int64_t interval = first == windowed.end() ? 0 : first - windowed.begin() + 1;
   for (int64_t i = 0; i < layers; ++i)

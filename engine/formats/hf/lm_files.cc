@@ -264,7 +264,8 @@ std::vector<CompanionFile> companions_in(const fs::path& directory, const Config
   std::error_code ignored;
   for (const std::string_view name : kTokenizerCompanions)
     if (const fs::path file = directory / name; fs::exists(file, ignored))
-      companions.push_back({std::string(name), read_text_file(file, kCompanionBytes)});
+      companions.push_back(
+          {std::string(name), read_text_file(file, kCompanionBytes), file.string()});
   if (fs::exists(directory / kGenerationFile, ignored)) return companions;
   Json generation;
   if (ids.bos >= 0)
@@ -275,7 +276,7 @@ std::vector<CompanionFile> companions_in(const fs::path& directory, const Config
   if (ids.bos_starts_decoder && config.has(kForced))
     generation[kForced] = config.integer(kForced, 0, limits::kVocabulary);
   if (generation.as<Json::Object>() != nullptr)
-    companions.push_back({std::string(kGenerationFile), generation.dump(2) + "\n"});
+    companions.push_back({std::string(kGenerationFile), generation.dump(2) + "\n", config.label()});
   return companions;
 }
 

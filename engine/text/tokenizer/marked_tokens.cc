@@ -13,8 +13,9 @@ class TokenEnds {
   TokenEnds(const Tokenizer::Model& model, std::string_view text, std::span<const int32_t> tokens)
       : model_(model), text_(text), tokens_(tokens) {
     const std::string whole = model.decode(tokens);
-    // A decoder may leave spaces in front out.
-    is_decoded_ = text.ends_with(whole);
+    // A decoder may leave spaces in front out. It leaves out special tokens anywhere.
+    is_decoded_ =
+        text.ends_with(whole) && text.find_first_not_of(' ') >= text.size() - whole.size();
     if (is_decoded_) lost_ = text.size() - whole.size();
   }
 
@@ -46,7 +47,7 @@ class TokenEnds {
   // Of a text whose normal form has another size.
   Count by_encoding(size_t bytes) const {
     std::vector<int32_t> front;
-    model_.encode(text_.substr(0, bytes), front);
+    model_.encode_part(text_.substr(0, bytes), front);
     const auto differ = std::ranges::mismatch(front, tokens_);
     const auto same = static_cast<size_t>(differ.in1 - front.begin());
     const bool exact = same == front.size();

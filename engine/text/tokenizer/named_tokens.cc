@@ -56,7 +56,7 @@ size_t before_white_space(std::string_view text) {
 NamedTokens::NamedTokens(std::vector<NamedToken> tokens) : tokens_(std::move(tokens)) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const std::string_view name = tokens_[i].name;
-    if (name.empty()) continue;
+    if (name.empty() || tokens_[i].is_normalized) continue;
     by_name_.emplace(name, i);
     lengths_.push_back(name.size());
     first_bytes_.set(static_cast<unsigned char>(name[0]));
@@ -90,13 +90,14 @@ std::vector<NamedTokens::Part> NamedTokens::split(std::string_view text) const {
       place += token->name.size();
       continue;
     }
-    std::string_view before = text.substr(begin, place - begin);
+    // A token may begin in the white space that the token before it took.
+    std::string_view before = text.substr(std::min(begin, place), place - std::min(begin, place));
     if (token->takes_space_before) before = before.substr(0, before_white_space(before));
     if (!before.empty()) parts.push_back({before, -1});
     parts.push_back({text.substr(place, token->name.size()), token->id});
     place += token->name.size();
-    if (token->takes_space_after) place += after_white_space(text.substr(place));
     begin = place;
+    if (token->takes_space_after) begin += after_white_space(text.substr(place));
   }
   if (begin < text.size()) parts.push_back({text.substr(begin), -1});
   return parts;

@@ -19,6 +19,9 @@ struct NamedToken {
   bool is_single_word = false;  // no token beside a letter, a mark or a digit
   // The kind reads the token in any text: it stays in its part, and no other token is in its name.
   bool stays_in_text = false;
+  // The token is in the normal form of a part, where the kind finds it. NamedTokens does not.
+  bool is_normalized = false;
+  bool is_special = true;  // no: the token is also found where special tokens are text
 };
 
 // Immutable.

@@ -92,7 +92,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& file) {
     for (const std::string_view name : kind.companions) {
       const std::filesystem::path path = found.parent_path() / name;
       if (std::filesystem::exists(path, error))
-        companions.push_back({std::string(name), read_vocabulary(path)});
+        companions.push_back({std::string(name), read_vocabulary(path), path.string()});
     }
     break;  // kinds with files of this name have the same companions
   }
@@ -181,8 +181,8 @@ std::vector<std::string> Tokenizer::languages() const {
   const auto [bos, eos, pad, unk] = special_tokens();
   std::vector<std::string> names;
   for (NamedToken& token : model_->special_names())
-    if (!token.stays_in_text && !token.name.starts_with('<') && token.id != bos &&
-        token.id != eos && token.id != pad && token.id != unk)
+    if (token.is_special && !token.name.starts_with('<') && token.id != bos && token.id != eos &&
+        token.id != pad && token.id != unk)
       names.push_back(std::move(token.name));
   return names;
 }
@@ -223,7 +223,7 @@ void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   if (special_)
     special_->encode(*model_, text, ids,
                      [&](bool is_rest, std::string_view part, std::vector<int32_t>& part_ids) {
-                       (is_rest ? *special_->rest : *model_).encode(part, part_ids);
+                       (is_rest ? *special_->rest : *model_).encode_part(part, part_ids);
                      });
   else
     model_->encode(text, ids);
@@ -311,7 +311,7 @@ void Tokenizer::encode_marked(std::string_view text, std::span<const TextSpan> p
     if (part.id >= 0)
       part_ids.assign(1, part.id), follows = true;
     else
-      model.encode(part.text, part_ids);
+      model.encode_part(part.text, part_ids);
     mark_tokens(model, part.text, static_cast<size_t>(part.text.data() - text.data()), parts,
                 part_ids, marked);
     ids.insert(ids.end(), part_ids.begin(), part_ids.end());
@@ -322,8 +322,8 @@ void Tokenizer::encode_marked(std::string_view text, std::span<const TextSpan> p
 class Tokenizer::PartSampler final : public SubwordSampler {
  public:
   explicit PartSampler(const Tokenizer& tokenizer)
-      : model_(*tokenizer.model_), special_(*tokenizer.special_), whole_(model_.sampler()) {
-    if (special_.rest) rest_ = special_.rest->sampler();
+      : model_(*tokenizer.model_), special_(*tokenizer.special_), whole_(model_.part_sampler()) {
+    if (special_.rest) rest_ = special_.rest->part_sampler();
   }
   void sample(std::string_view text, double alpha, ShuffleRng& rng,
               std::vector<int32_t>& ids) const override {
@@ -381,6 +381,10 @@ std::string Tokenizer::Model::with_tokens(std::span<const std::string> /*tokens*
 bool Tokenizer::Model::has_text(std::string_view text) const {
   const int32_t found = id(text);
   return found >= 0 && token(found) == text;
+}
+
+std::unique_ptr<const SubwordSampler> Tokenizer::Model::part_sampler() const {
+  return sampler();
 }
 
 std::unique_ptr<const SubwordSampler> Tokenizer::Model::sampler() const {

@@ -177,6 +177,12 @@ class Tokenizer::Model {
 
   // The tokens that parsing_special() looks for.
   virtual std::vector<NamedToken> special_names() const { return {}; }
+  // As encode() and sampler(), of a text between these tokens, in which those with is_normalized
+  // are found.
+  virtual void encode_part(std::string_view text, std::vector<int32_t>& ids) const {
+    encode(text, ids);
+  }
+  virtual std::unique_ptr<const SubwordSampler> part_sampler() const;
   // The model for a text after a special token, if that is encoded otherwise than a whole text.
   virtual std::shared_ptr<const Model> after_special() const { return nullptr; }
   // Whether a text after a special token is encoded as a whole text, with this model.

@@ -50,9 +50,9 @@ std::unique_ptr<WeightPruning> WeightPruning::make(Context& context, ParameterSt
     const int64_t begin = parameters.offset(id);
     matrices.push_back({begin, begin + element_count(parameters.shape(id))});
   }
-  require(!matrices.empty(), ErrorCode::invalid_argument, kWeightPruningOrigin,
-          options.keep_zeros ? "keep_zeros" : "prune_sparsity",
-          ": every linear layer is frozen, there is no weight to prune");
+  require_argument(!matrices.empty(), kWeightPruningOrigin,
+                   options.keep_zeros ? "keep_zeros" : "prune_sparsity",
+                   ": every linear layer is frozen, there is no weight to prune");
   return std::unique_ptr<WeightPruning>(
       new WeightPruning(context, parameters, optimizer, options, matrices));
 }

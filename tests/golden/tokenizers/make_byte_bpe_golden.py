@@ -120,6 +120,18 @@ def llama(strip=1):
             "decoder": sequence(*fallback_steps({"type": "Strip", "content": " ", "start": strip, "stop": 0}), key="decoders")}
 
 
+def normalized_special(*normalizers, **flags):
+    """Special tokens that are found in the normal form of a text, and tokens of other kinds beside them."""
+    case = fallback()
+    first = len(case["model"]["vocab"])
+    tokens = [dict(normalized=True), dict(normalized=True), dict(normalized=False), dict(special=False, single_word=True),
+              dict(special=False, normalized=True)]
+    names = ["<t1>", "</t1>", "Ends", "word", "1</t1>"]
+    added_tokens = [{**added(name, 0), **flag, **flags, "id": first + i} if i < 2 else {**added(name, 0), **flag, "id": first + i}
+                    for i, (name, flag) in enumerate(zip(names, tokens))]
+    return case | {"normalizer": sequence(*normalizers, key="normalizers"), "added_tokens": case["added_tokens"][:1] + added_tokens}
+
+
 FALLBACK_CASES = {
     "fallback": fallback(),
     "fallback without fuse": fallback(fuse=False),
@@ -134,6 +146,12 @@ FALLBACK_CASES = {
     "fallback metaspace never cut": fallback() | metaspace("never", True),
     "fallback nfc": fallback() | {"normalizer": sequence({"type": "NFC"}, space("Replace"), key="normalizers")},
     "fallback words": fallback() | {"pre_tokenizer": split(r"\d|[^\d]+")},
+    "normalized special": normalized_special(space("Replace")),
+    "normalized special llama": normalized_special(space("Prepend"), space("Replace")),
+    "normalized special lower": normalized_special({"type": "Lowercase"}, space("Replace")),
+    "normalized special strip": normalized_special({"type": "Strip", "strip_left": True, "strip_right": True}),
+    "normalized special nfkc": normalized_special({"type": "NFKC"}, space("Replace"), single_word=True),
+    "normalized special spaces": normalized_special({"type": "NFKC"}, lstrip=True, rstrip=True),
 }
 
 CASES = {
@@ -183,6 +201,7 @@ CASES = {
 TEXTS = ["", "Hello the world", " the world's running", "HELLO'S 12345 café CAFÉ Naive NAIVE", "a\n\n b \t c   \r\n  d", "xx~~x the ~x",
          "日本語のテキスト あああ", "e\u0301\u0323 \u1e69 \ufb01 ﬀ \u212b \u2126 ½ ² ㎏", "aaaaaaaa aaa", "<tool>  x <tool>er <|end|>the <mask> y",
          "word words sword word. -word", "don't WE'LL I\u2019m 'ſ'S", "lllow ll ow; l.l,l", "İstanbul ǅ ΑΣ", "\u0600 ؟ … «a» ।", "   ", "1a2b33c444d5555",
+         "<t1>A the</t1><t1>the <T1> ing</t1>", "the </t1> Endsword word x1</t1>Ends<t1>word<t1>", "<ｔ1>x \u00a0<t1>\u00a0 </t1>é<t1> wordEnds",
          "🙂👩\u200d👩\u200d👧 ​x", "naïve\u00a0text\u2003end\u0085", "ⅷ ٣ ১২৩ Ⓐ b\u200dc _x_"]
 
 

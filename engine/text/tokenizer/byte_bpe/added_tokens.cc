@@ -87,7 +87,8 @@ int32_t AddedTokens::Trie::longest(std::string_view text, size_t at, size_t& end
   return value;
 }
 
-void AddedTokens::cut(std::string_view text, bool in_normalized, std::vector<Piece>& pieces) const {
+void AddedTokens::cut(std::string_view text, bool in_normalized, bool special,
+                      std::vector<Piece>& pieces) const {
   const Trie& trie = in_normalized ? normalized_ : raw_;
   pieces.clear();
   size_t from = 0;
@@ -101,7 +102,7 @@ void AddedTokens::cut(std::string_view text, bool in_normalized, std::vector<Pie
     const AddedToken& token = all_[static_cast<size_t>(found)];
     size_t begin = at;
     at = end;
-    if (token.special) continue;
+    if (token.special && !special) continue;
     if (token.single_word) {
       const bool left = begin > 0 && is_word(character_at(text, character_before(text, begin)));
       const bool right = end < text.size() && is_word(character_at(text, end));

@@ -36,9 +36,10 @@ class AddedTokens {
     const AddedToken* token;
     std::string_view text;
   };
-  // Cuts a text at the tokens of one kind: those that are normalised or the others. Special tokens
-  // stay text, and no other token is found in one.
-  void cut(std::string_view text, bool in_normalized, std::vector<Piece>& pieces) const;
+  // Cuts a text at the tokens of one kind: those that are normalised or the others. Without
+  // `special`, special tokens stay text, and no other token is found in one.
+  void cut(std::string_view text, bool in_normalized, bool special,
+           std::vector<Piece>& pieces) const;
 
  private:
   // A trie of texts.

@@ -20,15 +20,17 @@ std::string byte_name(unsigned char byte) {
 
 class ByteBpeSampler final : public SubwordSampler {
  public:
-  explicit ByteBpeSampler(const ByteBpeTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  ByteBpeSampler(const ByteBpeTokenizer& tokenizer, bool of_parts)
+      : tokenizer_(tokenizer), of_parts_(of_parts) {}
   void sample(std::string_view text, double alpha, ShuffleRng& rng,
               std::vector<int32_t>& ids) const override {
     check_text(text, "text to encode");
-    tokenizer_.sample(text, alpha, rng, ids);
+    tokenizer_.sample(text, of_parts_, alpha, rng, ids);
   }
 
  private:
   const ByteBpeTokenizer& tokenizer_;
+  const bool of_parts_;
 };
 
 }  // namespace
@@ -190,14 +192,23 @@ Tokenizer load_byte_bpe(std::string_view file_bytes, std::string_view label,
 // ---- encoding ----
 
 void ByteBpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  encode_words(text, ids,
+  encode_text(text, false, ids);
+}
+
+void ByteBpeTokenizer::encode_part(std::string_view text, std::vector<int32_t>& ids) const {
+  encode_text(text, true, ids);
+}
+
+void ByteBpeTokenizer::encode_text(std::string_view text, bool is_part,
+                                   std::vector<int32_t>& ids) const {
+  encode_words(text, is_part, ids,
                [this](std::string_view word, std::vector<int32_t>& to) { encode_word(word, to); });
 }
 
-void ByteBpeTokenizer::sample(std::string_view text, double alpha, ShuffleRng& rng,
+void ByteBpeTokenizer::sample(std::string_view text, bool is_part, double alpha, ShuffleRng& rng,
                               std::vector<int32_t>& ids) const {
   std::vector<int32_t> tokens;
-  encode_words(text, ids, [&](std::string_view word, std::vector<int32_t>& to) {
+  encode_words(text, is_part, ids, [&](std::string_view word, std::vector<int32_t>& to) {
     first_tokens(word, tokens);
     merges_.sample(tokens, alpha, rng);
     to.insert(to.end(), tokens.begin(), tokens.end());
@@ -335,7 +346,11 @@ std::shared_ptr<const Tokenizer::Model> ByteBpeTokenizer::after_special() const 
 }
 
 std::unique_ptr<const SubwordSampler> ByteBpeTokenizer::sampler() const {
-  return std::make_unique<ByteBpeSampler>(*this);
+  return std::make_unique<ByteBpeSampler>(*this, false);
+}
+
+std::unique_ptr<const SubwordSampler> ByteBpeTokenizer::part_sampler() const {
+  return std::make_unique<ByteBpeSampler>(*this, true);
 }
 
 }  // namespace trafo

@@ -39,10 +39,12 @@ class ByteBpeTokenizer final : public JsonModel {
   std::string token_bytes(int32_t id) const override;
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;
+  void encode_part(std::string_view text, std::vector<int32_t>& ids) const override;
+  std::unique_ptr<const SubwordSampler> part_sampler() const override;
   std::shared_ptr<const Model> after_special() const override;
 
-  // As encode(), with random merges left out.
-  void sample(std::string_view text, double alpha, ShuffleRng& rng,
+  // As encode() or encode_part(), with random merges left out.
+  void sample(std::string_view text, bool is_part, double alpha, ShuffleRng& rng,
               std::vector<int32_t>& ids) const;
 
  private:
@@ -52,6 +54,7 @@ class ByteBpeTokenizer final : public JsonModel {
   void read_decoder(const JsonPart& part);
   void read_merges(const TokenizerText& text);
 
+  void encode_text(std::string_view text, bool is_part, std::vector<int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
   // The tokens that are merged.
   void first_tokens(std::string_view word, std::vector<int32_t>& tokens) const;

@@ -152,7 +152,8 @@ std::vector<NamedToken> JsonModel::special_names() const {
                      .takes_space_before = token.lstrip,
                      .takes_space_after = token.rstrip,
                      .is_single_word = token.single_word,
-                     .stays_in_text = !token.special});
+                     .is_normalized = token.normalized,
+                     .is_special = token.special});
   return names;
 }
 

@@ -26,7 +26,7 @@ class JsonModel : public Tokenizer::Model {
   // The same file with more added tokens.
   std::string with_tokens(std::span<const std::string> tokens, bool special) const override;
   bool has_text(std::string_view text) const override;
-  // Added tokens; those that are not special are found in any text.
+  // Added tokens, whose places in a text depend on each other.
   std::vector<NamedToken> special_names() const override;
 
  protected:
@@ -45,13 +45,19 @@ class JsonModel : public Tokenizer::Model {
   std::string name_of(std::string_view text) const;
 
   // Replaces ids by those of the text: calls word(bytes, ids) for each word between added tokens.
+  // is_part: it is for encode_part(), so the tokens that are not normalised have been found, and
+  // special tokens are no text.
   template <class Word>
-  void encode_words(std::string_view text, std::vector<int32_t>& ids, const Word& word) const {
+  void encode_words(std::string_view text, bool is_part, std::vector<int32_t>& ids,
+                    const Word& word) const {
     std::vector<AddedTokens::Piece> pieces, inside;
     PreTokenizer::Words words;
     std::string normal;
     ids.clear();
-    added_.cut(text, false, pieces);
+    if (is_part)
+      pieces.push_back({nullptr, text});
+    else
+      added_.cut(text, false, false, pieces);
     for (const AddedTokens::Piece& piece : pieces) {
       if (piece.token != nullptr) {
         ids.push_back(piece.token->id);
@@ -63,7 +69,7 @@ class JsonModel : public Tokenizer::Model {
         normalizer_.apply(normal);
         plain = normal;
       }
-      added_.cut(plain, true, inside);
+      added_.cut(plain, true, is_part, inside);
       for (const AddedTokens::Piece& part : inside) {
         if (part.token != nullptr) {
           ids.push_back(part.token->id);

@@ -34,8 +34,8 @@ class Companion {
       if (each.name != name) continue;
       JsonBounds bounds;
       bounds.bytes = kCompanionBytes;
-      json_ = parse_json(each.content, kTokenizerOrigin, name, bounds);
-      part_.emplace(std::string(name), json_);
+      json_ = parse_json(each.content, kTokenizerOrigin, each.label(), bounds);
+      part_.emplace(each.label(), json_);
     }
   }
   Companion(const Companion&) = delete;

@@ -277,8 +277,9 @@ std::vector<NamedToken> SentencePieceModel::special_names() const {
   for (int32_t id = 0; id < vocab_size(); ++id) {
     const SubwordType type = summary_.subwords[static_cast<size_t>(id)];
     if (type != SubwordType::control && type != SubwordType::user_defined) continue;
+    const bool is_special = type == SubwordType::control;
     names.push_back(
-        {.name = token(id), .id = id, .stays_in_text = type == SubwordType::user_defined});
+        {.name = token(id), .id = id, .stays_in_text = !is_special, .is_special = is_special});
   }
   return names;
 }

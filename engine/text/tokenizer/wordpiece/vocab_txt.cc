@@ -51,13 +51,20 @@ WordPieceIds read_tokens(std::string_view bytes, std::string_view label, Json::O
   return ids;
 }
 
+// The name of a companion in messages.
+std::string companion_label(const std::vector<CompanionFile>& companions, std::string_view name) {
+  for (const CompanionFile& each : companions)
+    if (each.name == name) return each.label();
+  return std::string(name);
+}
+
 // A companion as JSON. Null: there is none.
 Json companion_json(const std::vector<CompanionFile>& companions, std::string_view name) {
   for (const CompanionFile& each : companions) {
     if (each.name != name) continue;
     JsonBounds bounds;
     bounds.bytes = kCompanionBytes;
-    return parse_json(each.content, kTokenizerOrigin, name, bounds);
+    return parse_json(each.content, kTokenizerOrigin, each.label(), bounds);
   }
   return Json::Object();
 }
@@ -156,8 +163,8 @@ std::string vocab_txt_to_json(std::string_view file_bytes, std::string_view labe
                               const std::vector<CompanionFile>& companions) {
   const Json config_json = companion_json(companions, kTokenizerConfigFile);
   const Json map_json = companion_json(companions, kSpecialTokensFile);
-  const JsonPart config(std::string(kTokenizerConfigFile), config_json);
-  const JsonPart map(std::string(kSpecialTokensFile), map_json);
+  const JsonPart config(companion_label(companions, kTokenizerConfigFile), config_json);
+  const JsonPart map(companion_label(companions, kSpecialTokensFile), map_json);
   check_settings(config);
   Json::Object vocabulary;
   const WordPieceIds ids = read_tokens(file_bytes, label, vocabulary);

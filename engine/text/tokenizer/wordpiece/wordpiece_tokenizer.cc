@@ -107,7 +107,16 @@ void WordPieceTokenizer::encode_word(std::string_view word, std::vector<int32_t>
 }
 
 void WordPieceTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  encode_words(text, ids,
+  encode_text(text, false, ids);
+}
+
+void WordPieceTokenizer::encode_part(std::string_view text, std::vector<int32_t>& ids) const {
+  encode_text(text, true, ids);
+}
+
+void WordPieceTokenizer::encode_text(std::string_view text, bool is_part,
+                                     std::vector<int32_t>& ids) const {
+  encode_words(text, is_part, ids,
                [this](std::string_view word, std::vector<int32_t>& to) { encode_word(word, to); });
 }
 

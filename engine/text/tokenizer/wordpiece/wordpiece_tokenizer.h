@@ -24,6 +24,7 @@ class WordPieceTokenizer final : public JsonModel {
   std::string_view kind() const noexcept override { return kKind; }
   // Special tokens that are written out in a text stay text; other added tokens are found.
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  void encode_part(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   bool continues_character(int32_t) const override { return false; }
   bool bos_is_subword() const noexcept override {
@@ -33,6 +34,7 @@ class WordPieceTokenizer final : public JsonModel {
  private:
   void read_model(const JsonPart& model, const SubwordTable& vocabulary);
   void read_decoder(const JsonPart& file);
+  void encode_text(std::string_view text, bool is_part, std::vector<int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
   // The longest token at the beginning of `rest`; -1: none. Sets its bytes.
   int32_t longest(std::string_view rest, bool is_first, size_t& bytes) const;
