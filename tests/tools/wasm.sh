@@ -33,7 +33,7 @@ export NODE_PATH=/usr/share/nodejs
 cmake --preset wasm -DTRAFO_WERROR=ON >/dev/null
 cmake --build build/wasm
 size=0
-for file in trafo.wasm trafo.js trafo.worker.js worker.js page.js index.html; do
+for file in trafo.wasm trafo.js trafo.worker.js engine.js page.js index.html; do
   size=$((size + $(brotli -c -q 11 "$page/$file" | wc -c)))
 done
 echo "wasm: the page has $size bytes, compressed by brotli"
