@@ -2,6 +2,7 @@
 // libtrafo_cuda.so for the test that needs one.
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/ops/op_kernel.h"
+#include "tests/support/temporary_directory.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -78,14 +79,14 @@ TEST(CudaPlugin, LooksBesideTheProgramAndOnTheLoadersPath) {
 }
 
 TEST(CudaPlugin, AFileThatCannotBeLoadedIsNotCalledMissing) {
-  const std::string path = ::testing::TempDir() + "trafo_not_a_library.so";
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("no_library.so");
   std::ofstream(path) << "not a library";
   const ScopedEnvironment named("TRAFO_CUDA_LIBRARY", path.c_str());
   const auto error = error_of_asking();
   expect_says(error, ErrorCode::unsupported, "could not be loaded");
   expect_says(error, ErrorCode::unsupported, path);
   EXPECT_EQ(error->message().find("was not found"), std::string::npos) << error->message();
-  std::filesystem::remove(path);
 }
 
 TEST(CudaPlugin, AnotherLibraryIsNotAPlugin) {

@@ -23,6 +23,7 @@
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 #include "tests/support/errors.h"
+#include "tests/support/temporary_directory.h"
 
 namespace trafo {
 namespace {
@@ -184,8 +185,8 @@ TEST(Tokenizer, RefusesBadTextAndIds) {
 }
 
 TEST(Tokenizer, FilesRoundTrip) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "trafo_tokenizer";
-  std::filesystem::create_directories(folder);
+  const TemporaryDirectory directory;
+  const std::filesystem::path& folder = directory.path();
   const Tokenizer tokenizer = train_small();
   std::ofstream(folder / "vocab.spm", std::ios::binary) << tokenizer.serialized();
   const Tokenizer loaded = Tokenizer::load(folder / "vocab.spm");
@@ -210,7 +211,6 @@ TEST(Tokenizer, FilesRoundTrip) {
   std::ofstream(folder / "empty.spm").close();
   EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "empty.spm"); }).code(),
             ErrorCode::corrupt_file);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Tokenizer, TruncatedModelsAreCorruptNeverACrash) {
