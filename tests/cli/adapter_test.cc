@@ -110,7 +110,7 @@ TEST_F(AdapterCli, IsPlanned) {
   expect_refused(run(words_of("plan --task llama --lora-rank 8 --freeze *norm*")),
                  "is not planned with --lora-rank");
   expect_refused(run(words_of("plan --task llama --lora-rank 8 --quantize-bits 8")),
-                 "--quantize-bits: trains every weight of a matrix, --lora-rank freezes");
+                 "--quantize-bits: trains every weight of a matrix, --lora-rank");
 }
 
 TEST_F(AdapterCli, RefusesByName) {
@@ -120,7 +120,7 @@ TEST_F(AdapterCli, RefusesByName) {
   expect_refused(tune("no", "--lora-alpha 0"), "--lora-alpha");
   expect_refused(tune("no", "--freeze encoder.*"), "--lora-rank freezes");
   expect_refused(tune("no", "--quantize-bits 8"),
-                 "--quantize-bits: trains every weight of a matrix, --lora-rank freezes");
+                 "--quantize-bits: trains every weight of a matrix, --lora-rank");
   expect_refused(tune("no", "--keep-zeros on"), "--keep-zeros: every linear layer is frozen");
   expect_refused(tune("no", "--lora-targets query head"),
                  "--lora-targets has 'head', which is not in this model; it has query key");
