@@ -45,19 +45,10 @@ TECHNICAL = ["igloo", "x=y+1;", "https://example.org/a?b=c&d=%20e", "foo_bar(baz
 
 def train_pair(folder, name, texts, kinds, size):
     """Two models, a vocab.json of both in another order without every 50th subword, and tags."""
-    import sentencepiece
     folder.mkdir()
     known = set()
     for side, kind, lines in zip(("source", "target"), kinds, texts):
-        (folder / "text").write_text("\n".join(lines), encoding="utf-8")
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(folder / "text"), model_prefix=str(folder / side), vocab_size=size, model_type=kind, character_coverage=0.98,
-            hard_vocab_limit=False, minloglevel=2)
-        (folder / "text").unlink()
-        (folder / f"{side}.vocab").unlink()
-        (folder / f"{side}.model").rename(folder / f"{side}.spm")
-        model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
-        known |= {model.id_to_piece(i) for i in range(len(model)) if not model.is_control(i) and not model.is_unknown(i)}
+        known.update(marian_separate.train_side(folder, side, kind, size, lines))
     choice = random.Random(name)
     known = [piece for i, piece in enumerate(sorted(known)) if i % 50 != 7]
     choice.shuffle(known)

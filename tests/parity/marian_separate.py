@@ -16,19 +16,24 @@ CASES = {
 }
 
 
-def write_vocabularies(folder, name, texts, case):
+def train_side(folder, side, kind, size, lines):
+    """Writes SIDE.spm, which is learned from the lines, and returns its subwords."""
     import sentencepiece
+    (folder / "text").write_text("\n".join(lines), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text"), model_prefix=str(folder / side), vocab_size=size, model_type=kind, character_coverage=0.98,
+        hard_vocab_limit=False, minloglevel=2)
+    (folder / "text").unlink()
+    (folder / f"{side}.vocab").unlink()
+    (folder / f"{side}.model").rename(folder / f"{side}.spm")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+    return [model.id_to_piece(i) for i in range(len(model)) if not model.is_control(i) and not model.is_unknown(i)]
+
+
+def write_vocabularies(folder, name, texts, case):
     folder.mkdir()
     for side, kind, size, lines in zip(("source", "target"), case["kinds"], case["sizes"], texts, strict=True):
-        (folder / "text").write_text("\n".join(lines), encoding="utf-8")
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(folder / "text"), model_prefix=str(folder / side), vocab_size=size, model_type=kind, character_coverage=0.98,
-            hard_vocab_limit=False, minloglevel=2)
-        (folder / "text").unlink()
-        (folder / f"{side}.vocab").unlink()
-        (folder / f"{side}.model").rename(folder / f"{side}.spm")
-        model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
-        pieces = [model.id_to_piece(i) for i in range(len(model)) if not model.is_control(i) and not model.is_unknown(i)]
+        pieces = train_side(folder, side, kind, size, lines)
         random.Random(name + side).shuffle(pieces)
         names = ["</s>", "<unk>", *pieces[:-3], ">>deu<<"]  # some subwords are missing
         names.insert(case.get("pad", len(names)), "<pad>")

@@ -48,7 +48,7 @@ int vocab(const VocabArguments& arguments) {
                              size_t{0}, &options, nullptr);
   const std::string output =
       arguments.output.empty() ? vocabulary_name(tokenizer.get()) : arguments.output;
-  refuse_loss(arguments.files, output);
+  refuse_loss(arguments.files, output);  // its usual name is known now
   check(trafo_tokenizer_save(tokenizer.get(), output.data(), output.size()));
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <dirent.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,24 +10,9 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "engine/os/posix/linux_and_wasm.h"
+
 namespace trafo::os {
-
-inline const timespec& modified_time(const struct stat& status) {
-  return status.st_mtim;
-}
-
-inline int sync_to_disk(int file) noexcept {
-  return ::fsync(file);
-}
-
-inline size_t room_for_write(int, size_t count, uint64_t) noexcept {
-  return count;
-}
-
-inline int take_pending_signal(const sigset_t& signals, int) noexcept {
-  const timespec now{};
-  return ::sigtimedwait(&signals, nullptr, &now);
-}
 
 // Its file systems have no such call and no hard links. A page is the only process there.
 inline int rename_unless_there(const char* from, const char* to) noexcept {

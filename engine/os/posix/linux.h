@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -14,28 +13,9 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "engine/os/posix/linux_and_wasm.h"
+
 namespace trafo::os {
-
-inline const timespec& modified_time(const struct stat& status) {
-  return status.st_mtim;
-}
-
-// fsync may be repeated after an interruption, unlike after EIO.
-inline int sync_to_disk(int file) noexcept {
-  return ::fsync(file);
-}
-
-// Bytes of a write that the limit of file sizes has room for. The kernel counts them itself, and
-// sends SIGXFSZ to the thread that writes.
-inline size_t room_for_write(int, size_t count, uint64_t) noexcept {
-  return count;
-}
-
-// Removes a pending signal of a set that this thread blocks. -1 with EINTR: to be repeated.
-inline int take_pending_signal(const sigset_t& signals, int) noexcept {
-  const timespec now{};
-  return ::sigtimedwait(&signals, nullptr, &now);
-}
 
 // Makes a file as long as this, and has the disk's blocks for it. Returns an errno.
 inline int reserve_on_disk(int file, size_t bytes) noexcept {
