@@ -4,26 +4,27 @@
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
 //              [--unfused] [--no-graphs] [--on-device] [--tune] [--no-epilogues]
-//              [--no-bias-sums] [--no-output-bias]
+//              [--no-bias-sums] [--output-bias|--no-output-bias]
 //              [--ranks N [--nccl] [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
 //              [--quantize-bits 8|4] [--layer-drop P] [--sentences N] [--positions N]
 //              [--vocabulary N] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M llama-1B llama-1B-lora llama-1B-qlora
-// qwen-0.5B-lora, and tiny and small too. llama-1B: Llama's form, 16 layers, 8 KV heads; -lora: a
-// frozen model whose adapter of rank 16 on all projections is trained; -qlora: the same with
-// matrices in NF4. --sentences, --positions and --vocabulary replace those of
-// a workload. Translation: B sentences of S positions a side, lengths drawn
-// uniformly from S/2..S; tok_s counts B x S for everyone (sentences a second in other units);
-// packed, so only real tokens are computed. Every step takes its batch from host memory, as
+// llama-8B-qlora qwen-0.5B-lora, and tiny and small too. llama-1B: Llama's form, 16 layers, 8 KV
+// heads; llama-8B: the sizes of Llama 3.1; -lora: a frozen model whose adapter of rank 16 on all
+// projections is trained; -qlora: the same with matrices in NF4. --sentences, --positions and
+// --vocabulary replace those of a workload. Translation: B sentences of S positions a side,
+// lengths drawn uniformly from S/2..S; tok_s counts B x S for everyone (sentences a second in other
+// units); packed, so only real tokens are computed. Every step takes its batch from host memory, as
 // training does, and where the trainer works ahead of the device so does this; --on-device: the
 // batch is on the device before the first step, as the peer's does.
 // --ranks: N threads train one model, each with the batch of the workload; on GPUs each has its
 // own, from --device on. Copy engines move bytes between them, with --nccl NCCL does, and with
 // --overlap beside the backward pass. tok_s is the sum over all. --communication-dtype: what
 // gradients are rounded to, and travel in. --quantize-bits and --layer-drop: as of train.
-// --no-output-bias: models without one, as GPT-2 and the models of the comparison script are.
+// --output-bias, --no-output-bias: whether logits have a bias. Without either, those of language
+// models have none, as GPT-2, Llama and their peers, and those of translation models have one.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
 // 10, else over five runs of steps. cpu_ms, on a CPU: mean processor time of a step, all threads
 // together. A JSON object a row on stdout, a table on stderr; on CUDA each row has the clock and
@@ -38,6 +39,7 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -76,6 +78,7 @@ struct Workload {
   int64_t kv_heads = 0;  // above 0: Llama's form (RMS norm, rotary positions, SwiGLU, no biases)
   int64_t adapter_rank = 0;  // above 0: all but an adapter on all projections is frozen
   BasePrecision base = BasePrecision::none;
+  bool tied_embeddings = true;
 };
 
 constexpr Architecture kS2S = Architecture::encoder_decoder, kLm = Architecture::decoder_lm;
@@ -97,6 +100,8 @@ constexpr Workload kWorkloads[] = {
     {"llama-1B-lora", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8, 16},
     {"llama-1B-qlora", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8, 16,
      BasePrecision::nf4},
+    {"llama-8B-qlora", Where::gpu, kLm, 32, 4096, 32, 14336, 128256, 0, 1, 2048, 8, 16,
+     BasePrecision::nf4, false},
     {"qwen-0.5B-lora", Where::gpu, kLm, 24, 896, 14, 4864, 151936, 0, 8, 2048, 2, 16},
 };
 
@@ -108,10 +113,10 @@ struct StepOptions {
   int steps = 0;  // 0: the default of the device
   bool fused = true, graphs = true;
   Recompute recompute = Recompute::none;
-  bool tune = false;      // TrainOptions::autotune_gemm
-  bool epilogues = true;  // Context::gemm_epilogues
-  bool bias_sums = true;  // Context::bias_sums_in_gemms
-  bool output_bias = true;
+  bool tune = false;                // TrainOptions::autotune_gemm
+  bool epilogues = true;            // Context::gemm_epilogues
+  bool bias_sums = true;            // Context::bias_sums_in_gemms
+  std::optional<bool> output_bias;  // none: as the model's form has it
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch is on the device
   int ranks = 1;
@@ -171,7 +176,7 @@ PackedBatchHost make_batch(const Workload& w) {
   return batch;
 }
 
-ModelConfig model_config(const Workload& w, bool output_bias) {
+ModelConfig model_config(const Workload& w, std::optional<bool> output_bias) {
   ModelConfig config;
   config.architecture = w.architecture;
   config.vocabulary = w.vocabulary;
@@ -184,8 +189,9 @@ ModelConfig model_config(const Workload& w, bool output_bias) {
   const bool lm = w.architecture == Architecture::decoder_lm;
   config.ffn_dropout = lm ? 0 : w.dropout;
   config.activation = lm ? Activation::gelu : Activation::relu;
-  config.output_bias = output_bias;
+  config.output_bias = output_bias.value_or(!lm);
   config.base_precision = w.base;
+  config.tied_embeddings = w.tied_embeddings;
   if (w.kv_heads > 0) {
     config.kv_heads = w.kv_heads;
     config.norm = Norm::rms;
@@ -354,7 +360,7 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   if (o.tune) row["tuned"] = true;
   if (!o.epilogues) row["epilogues"] = false;
   if (!o.bias_sums) row["bias_sums"] = false;
-  if (!o.output_bias) row["output_bias"] = false;
+  if (o.output_bias) row["output_bias"] = *o.output_bias;
   if (o.on_cpu()) row["threads"] = o.threads;
   if (o.ranks > 1) row["ranks"] = o.ranks;
   if (o.ranks > 1 && o.nccl) row["nccl"] = true;
@@ -382,7 +388,7 @@ constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps"
     " N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--tune] [--no-epilogues] [--no-bias-sums] [--no-output-bias]"
+    " [--on-device] [--tune] [--no-epilogues] [--no-bias-sums] [--output-bias|--no-output-bias]"
     " [--ranks N [--nccl] [--overlap]]"
     " [--communication-dtype fp32|bf16] [--quantize-bits 8|4] [--layer-drop P] [--profile FILE]"
     " [--sentences N] [--positions N] [--vocabulary N] [--baseline FILE] [WORKLOAD ...]\n";
@@ -440,8 +446,8 @@ int run(int argc, char** argv) {
       o.epilogues = false;
     } else if (word == "--no-bias-sums") {
       o.bias_sums = false;
-    } else if (word == "--no-output-bias") {
-      o.output_bias = false;
+    } else if (word == "--output-bias" || word == "--no-output-bias") {
+      o.output_bias = word == "--output-bias";
     } else if (word == "--recompute" && has_value) {
       const std::string policy = argv[++i];
       if (policy != "none" && policy != "selective" && policy != "full") {
