@@ -396,9 +396,10 @@ void write_marian_form(const MarianForm& form, const HostModel& host, const Toke
   write_tensors(directory / "model.safetensors", host, marian_tensors(host.config()));
 }
 
-Imported read_marian_form(const MarianForm& form, const fs::path& directory,
-                          const ReadTarget& target) {
-  const ConfigReader json(directory / "config.json");
+// Refuses keys that change what the class computes and that have no counterpart here. Whether both
+// sides share their embeddings.
+bool check_marian_keys(const MarianForm& form, const ConfigReader& json,
+                       const fs::path& directory) {
   const bool shares = !form.is_marian() || json.flag("share_encoder_decoder_embeddings", true);
   if (!form.is_marian()) json.demand("share_encoder_decoder_embeddings", true, true);
   if (shares) json.demand("tie_word_embeddings", true, true);
@@ -420,26 +421,35 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory,
             form.is_learned() ? (form.pre_norm ? "bart" : "mbart")
             : form.pre_norm   ? "marian"
                               : "pegasus");
-  ModelConfig config;
-  const auto both = [&](const char* encoder, const char* decoder) {
-    const int64_t value = json.integer(encoder, 1, limits::kModelDimension);
-    require(json.integer(decoder, 1, limits::kModelDimension) == value, ErrorCode::unsupported,
-            kOrigin, json.label(), ": ", encoder, " and ", decoder,
-            " differ, models here have one for both");
-    return value;
-  };
+  return shares;
+}
+
+int64_t same_for_both_sides(const ConfigReader& json, const char* encoder, const char* decoder) {
+  const int64_t value = json.integer(encoder, 1, limits::kModelDimension);
+  require(json.integer(decoder, 1, limits::kModelDimension) == value, ErrorCode::unsupported,
+          kOrigin, json.label(), ": ", encoder, " and ", decoder,
+          " differ, models here have one for both");
+  return value;
+}
+
+StoredRows stored_rows(const ConfigReader& json, bool shares) {
   StoredRows rows{json.integer("vocab_size", 4, limits::kVocabulary)};
-  const int64_t stored = rows.targets;
   if (!shares) {
-    rows.sources = stored;
+    rows.sources = rows.targets;
     if (json.has("decoder_vocab_size"))
       rows.targets = json.integer("decoder_vocab_size", 4, limits::kVocabulary);
-    config.tied_embeddings = json.flag("tie_word_embeddings", true);
   } else if (json.has("decoder_vocab_size")) {
-    both("vocab_size", "decoder_vocab_size");
+    same_for_both_sides(json, "vocab_size", "decoder_vocab_size");
   }
+  return rows;
+}
+
+// Without the vocabularies, whose sizes the tokenizer decides.
+ModelConfig marian_form_config(const MarianForm& form, const ConfigReader& json, bool shares) {
+  ModelConfig config;
+  if (!shares) config.tied_embeddings = json.flag("tie_word_embeddings", true);
   config.width = json.integer("d_model", 2, limits::kModelDimension);
-  config.heads = both("encoder_attention_heads", "decoder_attention_heads");
+  config.heads = same_for_both_sides(json, "encoder_attention_heads", "decoder_attention_heads");
   config.ffn_width = json.integer("decoder_ffn_dim", 1, limits::kModelDimension);
   const int64_t encoder_ffn = json.integer("encoder_ffn_dim", 1, limits::kModelDimension);
   if (encoder_ffn != config.ffn_width) config.encoder_ffn_width = encoder_ffn;
@@ -455,25 +465,25 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory,
   config.fairseq_positions = form.is_m2m100();
   config.learned_positions = form.is_learned();
   config.output_bias = !form.is_m2m100();
-  // M2M100's class scales embeddings unless the file says otherwise.
-  const bool is_scaled = json.flag("scale_embedding", form.is_m2m100());
-  if (!is_scaled && form.is_learned()) config.embedding_scale = 1;
-  ReadTokenizer read = form.is_m2m100()  ? read_m2m100_tokenizer(directory, json, stored)
-                       : form.is_mbart() ? read_mbart_tokenizer(directory, json, stored)
-                       : form.is_bart()  ? read_bart_tokenizer(directory, json, stored)
-                       : form.pre_norm   ? read_pegasus_tokenizer(directory, json, stored)
-                                         : read_marian_tokenizer(directory, json, rows);
-  config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
-  if (!shares) config.source_vocabulary = read.tokenizer->source_vocab_size();
-  validate_read(config, json);
+  return config;
+}
 
-  const WeightFiles weights = WeightFiles::open(directory);
-  std::vector<std::string> embeddings;  // the stored ones
-  const std::span<const char* const> names = target_embeddings(config);
+// Names of the stored embeddings of targets, the first of which is read.
+std::vector<std::string> stored_embeddings(const WeightFiles& weights,
+                                           std::span<const char* const> names) {
+  std::vector<std::string> embeddings;
   for (const char* each : names)
     if (std::string stored_as = name_in_files(weights, each); weights.has(stored_as))
       embeddings.push_back(std::move(stored_as));
   if (embeddings.empty()) embeddings.emplace_back(names.front());  // an error names it
+  return embeddings;
+}
+
+HostModel read_marian_tensors(const fs::path& directory, const ModelConfig& config,
+                              const StoredRows& rows, const ReadTarget& target) {
+  const WeightFiles weights = WeightFiles::open(directory);
+  const std::span<const char* const> names = target_embeddings(config);
+  const std::vector<std::string> embeddings = stored_embeddings(weights, names);
   const auto name = [&](const MappedTensor& tensor) {
     const bool missing_bias = tensor.name == "final_logits_bias" && !weights.has(tensor.name);
     return missing_bias                   ? std::string()
@@ -491,13 +501,36 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory,
   };
   std::vector<MappedTensor> tensors = marian_tensors(config);
   set_stored_vocabulary(tensors, config, rows.targets, rows.sources);
-  const bool rescales = !is_scaled && !form.is_learned();
-  const ReadTarget into{target.context, rescales ? nullptr : target.written, target.memory};
-  Imported imported{read_tensors({weights, name, surplus}, config, tensors, into),
-                    std::move(read.tokenizer), std::move(read.note)};
+  HostModel host = read_tensors({weights, name, surplus}, config, tensors, target);
   for (size_t copy = 1; copy < embeddings.size(); ++copy)
     check_copy(weights, embeddings.front(), embeddings[copy]);
-  if (imported.host.spec().embedding.has_fixed_positions()) check_positions(imported.host, weights);
+  if (host.spec().embedding.has_fixed_positions()) check_positions(host, weights);
+  return host;
+}
+
+Imported read_marian_form(const MarianForm& form, const fs::path& directory,
+                          const ReadTarget& target) {
+  const ConfigReader json(directory / "config.json");
+  const bool shares = check_marian_keys(form, json, directory);
+  const StoredRows rows = stored_rows(json, shares);
+  ModelConfig config = marian_form_config(form, json, shares);
+  // M2M100's class scales embeddings unless the file says otherwise.
+  const bool is_scaled = json.flag("scale_embedding", form.is_m2m100());
+  if (!is_scaled && form.is_learned()) config.embedding_scale = 1;
+  const int64_t stored = shares ? rows.targets : rows.sources;
+  ReadTokenizer read = form.is_m2m100()  ? read_m2m100_tokenizer(directory, json, stored)
+                       : form.is_mbart() ? read_mbart_tokenizer(directory, json, stored)
+                       : form.is_bart()  ? read_bart_tokenizer(directory, json, stored)
+                       : form.pre_norm   ? read_pegasus_tokenizer(directory, json, stored)
+                                         : read_marian_tokenizer(directory, json, rows);
+  config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
+  if (!shares) config.source_vocabulary = read.tokenizer->source_vocab_size();
+  validate_read(config, json);
+
+  const bool rescales = !is_scaled && !form.is_learned();
+  const ReadTarget into{target.context, rescales ? nullptr : target.written, target.memory};
+  Imported imported{read_marian_tensors(directory, config, rows, into), std::move(read.tokenizer),
+                    std::move(read.note)};
   if (rescales) undo_embedding_scale(imported.host);
   return imported;
 }
