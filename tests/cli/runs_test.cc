@@ -368,6 +368,13 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("recompute"), std::string::npos) << wrong.err;
   EXPECT_EQ(run({"plan", "--sentence-length", "0"}).exit_code, 2);
+  const Outcome longer = run({"plan", "--task", "llama", "--sentence-length", "2048"});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_NE(longer.err.find("--max-length"), std::string::npos) << longer.err;
+  EXPECT_EQ(run({"plan", "--task", "llama", "--sentence-length", "2048", "--max-length", "2048",
+                 "--mini-batch-words", "2048"})
+                .exit_code,
+            0);
   const Outcome fit =
       run({"plan", "--task", "tiny", "--mini-batch-fit", "--memory-limit", "300MiB"});
   EXPECT_NE(fit.out.find("fits the limit"), std::string::npos) << fit.out << fit.err;

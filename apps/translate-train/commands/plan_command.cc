@@ -129,6 +129,11 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   config.trainer.tf32 = precision == "tf32";
   config.trainer.fp8 = fp8;
   if (arguments.sentence_length < 1) usage_error("--sentence-length: must be at least 1");
+  if (arguments.sentence_length > config.model.max_positions)
+    usage_error(
+        fmt::format("--sentence-length: {} is more than the {} positions of the model, "
+                    "give a larger --max-length",
+                    arguments.sentence_length, config.model.max_positions));
   if (config.trainer.batch_fit && config.trainer.memory_limit == 0)
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
   const std::vector<std::string>& frozen = settings.program.freeze;
