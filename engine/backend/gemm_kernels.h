@@ -94,7 +94,7 @@ inline constexpr GemmKernelRow kGemmKernels[] = {
     {GemmKernel::blocks_bf16, "blocks_bf16", DeviceKind::cpu,
      "float32, the context multiplies in bfloat16",
      [](const GemmCase& c) { return c.multiplies_bf16; },
-     "rounds A and B to bfloat16 while it packs them, blocks as below; float32 sums (AVX512-BF16, BFMMLA of 64-bit ARM)"},
+     "rounds A and B to bfloat16 while it packs them, blocks as below; float32 sums (AMX, AVX512-BF16, BFMMLA of 64-bit ARM)"},
 
     {GemmKernel::blocks, "blocks", DeviceKind::cpu,
      "all others",

@@ -16,4 +16,8 @@ bool has_arm_bfloat16() noexcept {
   return false;  // of 64-bit ARM, Windows is not supported
 }
 
+bool may_use_amx_tiles() noexcept {
+  return false;  // not tried
+}
+
 }  // namespace trafo::os

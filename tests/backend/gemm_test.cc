@@ -285,12 +285,35 @@ TEST(Gemm, ScratchIsReusedAndFreedWithItsThread) {
 
 // ---- float32 that multiplies in bfloat16 ----
 
-// Elements along K that an instruction takes, and groups of them between two visits of C.
+// Elements along K that an instruction groups.
 #if defined(__aarch64__)
-constexpr int64_t kBf16Group = 4, kBf16GroupsAtOnce = 256;
+constexpr int64_t kBf16Group = 4;
 #else
-constexpr int64_t kBf16Group = 2, kBf16GroupsAtOnce = 384;
+constexpr int64_t kBf16Group = 2;
 #endif
+
+// Groups that an instruction takes, and groups between two visits of C.
+struct Bf16Steps {
+  int64_t at_once, pass;
+};
+
+Bf16Steps steps_of(Bf16Instructions instructions) {
+  switch (instructions) {
+    case Bf16Instructions::avx512:
+      return {1, 384};
+    case Bf16Instructions::amx:
+      return {16, 256};
+    case Bf16Instructions::arm:
+      return {1, 256};
+  }
+  return {};
+}
+
+const char* name_of(Bf16Instructions instructions) {
+  return instructions == Bf16Instructions::avx512 ? "AVX512-BF16"
+         : instructions == Bf16Instructions::amx  ? "AMX"
+                                                  : "BFMMLA";
+}
 
 struct Bf16Case {
   int64_t m, n, k;
@@ -338,8 +361,12 @@ float sum_to_odd(double a, double b) {
   return to_odd(sum);
 }
 
+using Group = std::array<float, kBf16Group>;
+
 // One sum of bfmmla: the earlier pair of products first.
-float add_products(float sum, const std::array<float, 4>& a, const std::array<float, 4>& b) {
+float add_products(Bf16Instructions /*instructions*/, float sum, std::span<const Group> of_a,
+                   std::span<const Group> of_b) {
+  const Group &a = of_a[0], &b = of_b[0];
   const auto product = [&](size_t i) { return to_odd(double{a[i]} * double{b[i]}); };
   for (const size_t i : {0, 2})
     sum = sum_to_odd(without_denormals(sum), sum_to_odd(product(i), product(i + 1)));
@@ -352,10 +379,24 @@ float rounded(float x) {
   return without_denormals(BFloat16::from_float(without_denormals(x)).to_float());
 }
 
-// One lane of vdpbf16ps: the product of the later pair first, each with one rounding.
-float add_products(float sum, const std::array<float, 2>& a, const std::array<float, 2>& b) {
-  sum = without_denormals(std::fma(a[1], b[1], without_denormals(sum)));
-  return without_denormals(std::fma(a[0], b[0], sum));
+using Group = std::array<float, kBf16Group>;
+
+float add_product(float sum, float a, float b) {
+  return without_denormals(std::fma(a, b, without_denormals(sum)));
+}
+
+// One lane of vdpbf16ps: the product of the later element first, each with one rounding. One sum of
+// tdpbf16ps: products of earlier and of later elements apart.
+float add_products(Bf16Instructions instructions, float sum, std::span<const Group> a,
+                   std::span<const Group> b) {
+  if (instructions == Bf16Instructions::avx512)
+    return add_product(add_product(sum, a[0][1], b[0][1]), a[0][0], b[0][0]);
+  float earlier = 0, later = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    earlier = add_product(earlier, a[i][0], b[i][0]);
+    later = add_product(later, a[i][1], b[i][1]);
+  }
+  return without_denormals(without_denormals(sum) + without_denormals(earlier + later));
 }
 
 #endif
@@ -402,20 +443,15 @@ class Bf16Problem {
     return result;
   }
 
+  // What the processor has: each by its definition. What is the fastest is taken.
   void check() {
-    const std::vector<float> one = run(1);
-    const std::vector<float> wanted =
-        case_.is_float32() ? run(1, DType::f32) : by_the_instruction();
-    for (size_t at = 0; at < one.size(); ++at) {
-      if (std::isnan(wanted[at]) && std::isnan(one[at])) continue;
-      ASSERT_EQ(std::bit_cast<uint32_t>(one[at]), std::bit_cast<uint32_t>(wanted[at]))
-          << case_.name() << " at " << at << ": " << one[at] << " instead of " << wanted[at];
+    for (const Bf16Instructions instructions : bf16_instructions()) {
+      const std::vector<float> one = run_with(instructions, 1);
+      check_by_definition(instructions, one);
+      for (const int threads : {2, 3, 4})
+        check_equal(one, run_with(instructions, threads), name_of(instructions));
     }
-    for (const int threads : {2, 3, 4}) {
-      const std::vector<float> many = run(threads);
-      ASSERT_EQ(std::memcmp(one.data(), many.data(), one.size() * sizeof(float)), 0)
-          << case_.name() << " differs with " << threads << " threads";
-    }
+    check_equal(run_with(bf16_instructions().front(), 1), run(2), "gemm_cpu");
   }
 
  private:
@@ -445,9 +481,41 @@ class Bf16Problem {
                : 0;
   }
 
-  std::vector<float> by_the_instruction() const {
+  std::vector<float> run_with(Bf16Instructions instructions, int threads) const {
     std::vector<float> result = c_;
-    const EvenSplit parts((p_.k + kBf16Group - 1) / kBf16Group, kBf16GroupsAtOnce);
+    ThreadPool pool(threads);
+    for (int64_t item = 0; item < p_.batch; ++item) {
+      GemmParams one = p_;
+      one.batch = 1;
+      one.a = a_.data() + item * p_.stride_a;
+      one.b = b_.data() + item * p_.stride_b;
+      one.c = result.data() + item * p_.stride_c;
+      gemm_bf16(pool, one, instructions);
+    }
+    return result;
+  }
+
+  void check_by_definition(Bf16Instructions instructions, const std::vector<float>& found) {
+    const std::vector<float> wanted =
+        case_.is_float32() ? run(1, DType::f32) : by_the_definition(instructions);
+    for (size_t at = 0; at < found.size(); ++at) {
+      if (std::isnan(wanted[at]) && std::isnan(found[at])) continue;
+      ASSERT_EQ(std::bit_cast<uint32_t>(found[at]), std::bit_cast<uint32_t>(wanted[at]))
+          << name_of(instructions) << ", " << case_.name() << " at " << at << ": " << found[at]
+          << " instead of " << wanted[at];
+    }
+  }
+
+  void check_equal(const std::vector<float>& one, const std::vector<float>& other,
+                   const char* of) const {
+    ASSERT_EQ(std::memcmp(one.data(), other.data(), one.size() * sizeof(float)), 0)
+        << case_.name() << ", " << of;
+  }
+
+  std::vector<float> by_the_definition(Bf16Instructions instructions) const {
+    std::vector<float> result = c_;
+    const Bf16Steps steps = steps_of(instructions);
+    const EvenSplit parts((p_.k + kBf16Group - 1) / kBf16Group, steps.pass);
     for (int64_t item = 0; item < p_.batch; ++item)
       for (int64_t i = 0; i < p_.m; ++i)
         for (int64_t j = 0; j < p_.n; ++j) {
@@ -455,13 +523,17 @@ class Bf16Problem {
           for (int64_t part = 0; part < parts.parts(); ++part) {
             float sum = 0;
             const int64_t end = parts.begin(part) + parts.size(part);
-            for (int64_t group = parts.begin(part); group < end; ++group) {
-              std::array<float, kBf16Group> of_a, of_b;
-              for (int64_t e = 0; e < kBf16Group; ++e) {
-                of_a[index(e)] = a(item, i, kBf16Group * group + e);
-                of_b[index(e)] = b(item, kBf16Group * group + e, j);
+            for (int64_t first = parts.begin(part); first < end; first += steps.at_once) {
+              std::vector<Group> of_a, of_b;
+              for (int64_t group = first; group < std::min(end, first + steps.at_once); ++group) {
+                of_a.emplace_back();
+                of_b.emplace_back();
+                for (int64_t e = 0; e < kBf16Group; ++e) {
+                  of_a.back()[index(e)] = a(item, i, kBf16Group * group + e);
+                  of_b.back()[index(e)] = b(item, kBf16Group * group + e, j);
+                }
               }
-              sum = add_products(sum, of_a, of_b);
+              sum = add_products(instructions, sum, of_a, of_b);
             }
             if (p_.accumulate || part > 0) sum += c;
             if (part == 0 && !bias_.empty()) sum += bias_[index(j)];

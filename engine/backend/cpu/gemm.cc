@@ -70,6 +70,10 @@ void gemm_batch(ThreadPool& pool, const GemmParams& p,
   }
 }
 
+void gemm_fastest_bf16(ThreadPool& pool, const GemmParams& p) {
+  gemm_bf16(pool, p, bf16_instructions().front());
+}
+
 }  // namespace
 
 int64_t gemm_scratch_bytes() {
@@ -86,13 +90,17 @@ void* gemm_shared_scratch(int64_t bytes) {
   return buffer.get(static_cast<size_t>(bytes));
 }
 
+bool has_bf16_gemm() {
+  return !bf16_instructions().empty();
+}
+
 void gemm_cpu(ThreadPool& pool, const GemmParams& params, DType multiply) {
   check(params);
   if (multiply == DType::bf16)
     require(has_bf16_gemm(), ErrorCode::unsupported, "gemm", kNoBf16Gemm);
   if (params.m == 0 || params.n == 0 || params.batch == 0) return;
   if (params.dtype == DType::f32)
-    gemm_batch<float>(pool, params, multiply == DType::bf16 ? gemm_bf16 : gemm_f32);
+    gemm_batch<float>(pool, params, multiply == DType::bf16 ? gemm_fastest_bf16 : gemm_f32);
   else
 #ifdef TRAFO_WITHOUT_FLOAT64
     refuse_float64();

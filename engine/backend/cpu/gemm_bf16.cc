@@ -1,9 +1,13 @@
 // GEMM of float32 matrices whose elements are rounded to bfloat16 while they are packed. Products
-// are exact, sums and C are float32. Kernels for AVX512-BF16; gemm_bf16_arm.cc has others.
+// are exact, sums and C are float32. Kernels for AMX and AVX512-BF16; gemm_bf16_arm.cc has others.
 //
 // vdpbf16ps adds a pair of products to a sum: the product of the upper halves first, then that of
 // the lower ones, each with one rounding to nearest even, as a fused multiply-add does. Denormal
 // operands and sums are zero. Nothing of it depends on MXCSR.
+//
+// tdpbf16ps adds up to 16 pairs: it sums the products of the lower halves and those of the upper
+// ones apart, from zero and in order, each with one rounding, then both sums, and adds that to C.
+// Denormals are as above.
 #include <algorithm>
 #include <cstdint>
 
@@ -11,8 +15,10 @@
 #include "engine/backend/cpu/gemm_internal.h"
 #include "engine/backend/gemm_kernels.h"
 #include "engine/core/status.h"
+#include "engine/os/processor.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "hwy/base.h"
@@ -121,9 +127,7 @@ void pack_row_pairs(const float* from, int64_t from_stride, int64_t cols, int64_
   }
 }
 
-using TileSums = float[kTileRows][kTileCols];
-
-void store_tile(const PairTile& t, int64_t rows, const TileSums& sums) {
+void store_tile(const PairTile& t, int64_t rows, const float (*sums)[kTileCols]) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = 0; j < t.cols; j += kLanes) {
       const __mmask16 mask = first(t.cols - j);
@@ -168,7 +172,7 @@ void tile_kernel(const PairTile& t, int64_t rows, int64_t row_step, int64_t step
 #pragma GCC unroll 5
     for (int i = 0; i < kPointers; ++i) a[i] += step;
   }
-  alignas(64) TileSums sums;
+  alignas(64) float sums[kRows][kTileCols];
 #pragma GCC unroll 14
   for (int r = 0; r < kRows; ++r) {
     _mm512_store_ps(sums[r], acc[r][0]);
@@ -187,16 +191,13 @@ TileFn tile_of(int64_t rows) {
   return kTiles[rows <= 4 ? 0 : rows <= 8 ? 1 : std::max<int64_t>(2, rows - 8)];
 }
 
-// Kernels of gemm_blocks.h.
-struct Kernels {
+// What the kernels of both instruction sets share, for gemm_blocks.h.
+struct PairPacking {
   using Source = float;
   using Packed = Pair;
   static constexpr int64_t kGroup = 2;
   static constexpr bool kReadsInPlace = false;
-  static constexpr int64_t kRows = kTileRows;
   static constexpr int64_t kCols = kTileCols;
-  static constexpr int64_t kStrideA = kLanes;
-  static constexpr int64_t kMaxDepth = 384;
 
   static void pack(const float* from, int64_t from_stride, bool by_width, int64_t width,
                    int64_t depth, Pair* to, int64_t to_stride) {
@@ -225,6 +226,13 @@ struct Kernels {
       _mm512_mask_storeu_epi32(to + k / 2, first((left + 1) / 2), pairs);
     }
   }
+};
+
+// Kernels of gemm_blocks.h.
+struct Kernels : PairPacking {
+  static constexpr int64_t kRows = kTileRows;
+  static constexpr int64_t kStrideA = kLanes;
+  static constexpr int64_t kMaxDepth = 384;
 
   static void run(const PairTile& tile, int64_t rows, bool a_by_columns) {
     const int64_t row_step = a_by_columns ? 1 : tile.a_stride;
@@ -236,25 +244,176 @@ struct Kernels {
 }  // namespace
 }  // namespace trafo
 HWY_POP_ATTRIBUTES
+
+HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+namespace trafo {
+namespace {
+namespace amx {
+
+using avx512_bf16::first;
+using avx512_bf16::kAll;
+using avx512_bf16::Pair;
+using avx512_bf16::PairTile;
+
+constexpr int64_t kSide = 16;  // of a tile register: rows, and sums or pairs of a row
+constexpr int64_t kPanel = 2 * kSide;
+static_assert(kPanel == avx512_bf16::kTileCols && kSide == avx512_bf16::kLanes);
+
+// As LDTILECFG reads it: all eight registers whole.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, first_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+  constexpr TileShapes() {
+    for (int i = 0; i < 8; ++i) {
+      row_bytes[i] = kSide * sizeof(Pair);
+      rows[i] = kSide;
+    }
+  }
+};
+static_assert(sizeof(TileShapes) == 64);
+
+// from[k * from_stride + r] and the next k as a pair to to[r * to_stride + k / 2].
+void pack_columns(const float* from, int64_t from_stride, int64_t rows, int64_t depth, Pair* to,
+                  int64_t to_stride) {
+  for (int64_t r = 0; r < rows; r += kSide) {
+    const __mmask16 mask = first(rows - r);
+    for (int64_t k = 0; k < depth; k += 2 * kSide) {
+      __m512i v[kSide];
+      for (int64_t i = 0; i < kSide; ++i) {
+        const int64_t even = k + 2 * i;
+        const float* row = from + even * from_stride + r;
+        const __mmask16 has_even = even < depth ? mask : 0, has_odd = even + 1 < depth ? mask : 0;
+        v[i] = avx512_bf16::interleaved(
+            has_even ? avx512_bf16::load(row, has_even) : _mm512_setzero_ps(),
+            has_odd ? avx512_bf16::load(row + from_stride, has_odd) : _mm512_setzero_ps());
+      }
+      avx512_bf16::transpose(v);
+      const __mmask16 pairs = first((depth - k + 1) / 2);
+      for (int64_t i = 0; i < std::min(kSide, rows - r); ++i)
+        _mm512_mask_storeu_epi32(to + (r + i) * to_stride + k / 2, pairs, v[i]);
+    }
+  }
+}
+
+// Adds the products of 16 groups to the registers 0 to 3, a quarter of the tile each. kBelow and
+// kBeside: the tile has more than 16 rows, more than 16 columns.
+template <bool kBelow, bool kBeside>
+HWY_INLINE void add_groups(const Pair* a, int64_t a_stride, const Pair* b) {
+  constexpr int64_t kPairBytes = sizeof(Pair), kRowOfB = kPanel * kPairBytes;
+  _tile_loadd(4, a, a_stride * kPairBytes);
+  _tile_loadd(6, b, kRowOfB);
+  _tile_dpbf16ps(0, 4, 6);
+  if constexpr (kBeside) {
+    _tile_loadd(7, b + kSide, kRowOfB);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+  if constexpr (kBelow) {
+    _tile_loadd(5, a + kSide * a_stride, a_stride * kPairBytes);
+    _tile_dpbf16ps(2, 5, 6);
+  }
+  if constexpr (kBelow && kBeside) _tile_dpbf16ps(3, 5, 7);
+}
+
+// Rows of A from `rows` on are read, up to the panel's end, and give sums that nobody reads.
+template <bool kBelow, bool kBeside>
+void tile_kernel(const PairTile& t, int64_t rows) {
+  _tile_zero(0);
+  if constexpr (kBeside) _tile_zero(1);
+  if constexpr (kBelow) _tile_zero(2);
+  if constexpr (kBelow && kBeside) _tile_zero(3);
+  int64_t k = 0;
+  for (; k + kSide <= t.k; k += kSide)
+    add_groups<kBelow, kBeside>(t.a + k, t.a_stride, t.b + k * kPanel);
+  if (k < t.k) {  // with zeros in place of what is missing
+    alignas(64) Pair a[kPanel][kSide], b[kSide][kPanel] = {};
+    const __mmask16 left = first(t.k - k);
+    for (int64_t r = 0; r < rows; ++r)
+      _mm512_store_si512(a[r], _mm512_maskz_loadu_epi32(left, t.a + r * t.a_stride + k));
+    std::copy(t.b + k * kPanel, t.b + t.k * kPanel, b[0]);
+    add_groups<kBelow, kBeside>(a[0], kSide, b[0]);
+  }
+  alignas(64) float sums[kPanel][kPanel];
+  constexpr int64_t kRowBytes = kPanel * sizeof(float);
+  _tile_stored(0, sums[0], kRowBytes);
+  if constexpr (kBeside) _tile_stored(1, sums[0] + kSide, kRowBytes);
+  if constexpr (kBelow) _tile_stored(2, sums[kSide], kRowBytes);
+  if constexpr (kBelow && kBeside) _tile_stored(3, sums[kSide] + kSide, kRowBytes);
+  avx512_bf16::store_tile(t, rows, sums);
+}
+
+// Kernels of gemm_blocks.h. A is packed by rows however it is stored: the registers want pairs
+// along K side by side.
+struct Kernels : avx512_bf16::PairPacking {
+  static constexpr int64_t kRows = kPanel;
+  static constexpr int64_t kStrideA = kPanel;
+  static constexpr int64_t kMaxDepth = 256;
+
+  class Block {
+   public:
+    Block() {
+      static constexpr TileShapes kShapes;
+      _tile_loadconfig(&kShapes);
+    }
+    ~Block() { _tile_release(); }
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+  };
+
+  static void pack_columns_of_a(const float* from, int64_t from_stride, int64_t rows, int64_t depth,
+                                Pair* to, int64_t to_stride) {
+    pack_columns(from, from_stride, rows, depth, to, to_stride);
+  }
+
+  static void run(const PairTile& tile, int64_t rows, bool /*a_by_columns*/) {
+    const bool beside = tile.cols > kSide;
+    if (rows > kSide)
+      (beside ? tile_kernel<true, true> : tile_kernel<true, false>)(tile, rows);
+    else
+      (beside ? tile_kernel<false, true> : tile_kernel<false, false>)(tile, rows);
+  }
+};
+
+}  // namespace amx
+}  // namespace
+}  // namespace trafo
+HWY_POP_ATTRIBUTES
 #endif
 
 #if !defined(__aarch64__)
 namespace trafo {
 
-bool has_bf16_gemm() {
 #if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                          __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512bf16");
-  return has;
+namespace {
+
+bool has_avx512_bf16() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512bf16");
+}
+
+bool has_amx_bf16() {
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of EDX
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && os::may_use_amx_tiles();
+}
+
+}  // namespace
+#endif
+
+std::span<const Bf16Instructions> bf16_instructions() {
+#if defined(__x86_64__)
+  static constexpr Bf16Instructions kAll[] = {Bf16Instructions::amx, Bf16Instructions::avx512};
+  static const size_t count = !has_avx512_bf16() ? 0 : has_amx_bf16() ? 2 : 1;
+  return std::span(kAll).last(count);
 #else
-  return false;
+  return {};
 #endif
 }
 
-void gemm_bf16(ThreadPool& pool, const GemmParams& p) {
+void gemm_bf16(ThreadPool& pool, const GemmParams& p, Bf16Instructions instructions) {
 #if defined(__x86_64__)
   GemmCase c;
   c.m = p.m;
@@ -264,8 +423,11 @@ void gemm_bf16(ThreadPool& pool, const GemmParams& p) {
   c.trans_b = p.trans_b;
   c.multiplies_bf16 = true;
   c.panel_rows = avx512_bf16::kTileRows;
-  if (gemm_kernel(c) == GemmKernel::blocks_bf16)
+  if (gemm_kernel(c) == GemmKernel::blocks_bf16) {
+    if (instructions == Bf16Instructions::amx)
+      return GemmDriver<amx::Kernels>(pool, p, nullptr).run();
     return GemmDriver<avx512_bf16::Kernels>(pool, p, nullptr).run();
+  }
 #endif
   gemm_f32(pool, p);
 }

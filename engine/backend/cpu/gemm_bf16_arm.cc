@@ -173,11 +173,12 @@ HWY_POP_ATTRIBUTES
 
 namespace trafo {
 
-bool has_bf16_gemm() {
-  return TRAFO_ARM_BF16 && os::has_arm_bfloat16();
+std::span<const Bf16Instructions> bf16_instructions() {
+  static constexpr Bf16Instructions kArm[] = {Bf16Instructions::arm};
+  return std::span(kArm).first(TRAFO_ARM_BF16 && os::has_arm_bfloat16() ? 1 : 0);
 }
 
-void gemm_bf16(ThreadPool& pool, const GemmParams& p) {
+void gemm_bf16(ThreadPool& pool, const GemmParams& p, Bf16Instructions /*instructions*/) {
 #if TRAFO_ARM_BF16
   GemmCase c;
   c.m = p.m;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/backend/cpu/gemm_internal.h"
 
@@ -45,7 +46,20 @@ struct Tile {
 //   pack_rows_of_a(from, stride, rows, depth, to, to_stride)
 //                         group k of row i at to[i * to_stride + k]. With it, an A that is stored
 //                         by rows is packed by rows, without it by columns
+//   pack_columns_of_a(from, stride, rows, depth, to, to_stride)
+//                         the same of an A that is stored by columns; without it, such an A is
+//                         packed by columns
+//   Block                 if there is one, exists while a thread runs the tiles of a block
 //   run(tile, rows, a_by_columns)
+struct NoBlock {
+  using Block = NoBlock;
+};
+template <class Kernels>
+using BlockOf = typename std::conditional_t < requires {
+  typename Kernels::Block;
+}
+, Kernels, NoBlock > ::Block;
+
 template <class Kernels>
 class GemmDriver {
  public:
@@ -60,7 +74,7 @@ class GemmDriver {
         along_rows_(p.m >= p.n),
         pack_a_(!Kernels::kReadsInPlace || p.trans_a ||
                 (p.lda * kSize % kAliasBytes == 0 && !(packed_b && p.m <= Kernels::kRows))),
-        a_by_columns_(pack_a_ && (!kPacksRows || p.trans_a)),
+        a_by_columns_(pack_a_ && !(p.trans_a ? kPacksColumns : kPacksRows)),
         depths_((p.k + kGroup - 1) / kGroup, Kernels::kMaxDepth),
         row_panels_(p.m, Kernels::kRows),
         col_panels_((p.n + kCols - 1) / kCols) {
@@ -92,6 +106,7 @@ class GemmDriver {
 
  private:
   static constexpr bool kPacksRows = requires { &Kernels::pack_rows_of_a; };
+  static constexpr bool kPacksColumns = requires { &Kernels::pack_columns_of_a; };
   static constexpr int64_t kSize = sizeof(P);
   static constexpr int64_t kGroup = Kernels::kGroup;
   static constexpr int64_t kRows = Kernels::kStrideA;
@@ -142,9 +157,16 @@ class GemmDriver {
         const int64_t rows = row_panels_.size(panel + i);
         const int64_t count_k = elements(k + done, std::min(step, depth - done));
         P* panel_to = to + i * panel_stride;
+        const int64_t row_stride = panel_stride / kRows;
+        if constexpr (kPacksColumns) {
+          if (p_.trans_a) {
+            Kernels::pack_columns_of_a(from, p_.lda, rows, count_k, panel_to + done, row_stride);
+            continue;
+          }
+        }
         if constexpr (kPacksRows) {
-          if (!a_by_columns_) {
-            Kernels::pack_rows_of_a(from, p_.lda, rows, count_k, panel_to, panel_stride / kRows);
+          if (!p_.trans_a) {
+            Kernels::pack_rows_of_a(from, p_.lda, rows, count_k, panel_to, row_stride);
             continue;
           }
         }
@@ -215,6 +237,7 @@ class GemmDriver {
       const int64_t depth = depths_.size(part);
       if (a_size > 0) pack_a(row, rows, k, depth, local_a, kRows * depth);
       if (b_size > 0) pack_b(col, cols, k, depth, local_b, kCols * depth);
+      [[maybe_unused]] const BlockOf<Kernels> state;
       // The panel that stays while the inner loop runs is in the L1 cache.
       const int64_t outer = along_rows_ ? cols : rows;
       const int64_t inner = along_rows_ ? rows : cols;

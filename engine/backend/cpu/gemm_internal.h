@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "engine/backend/backend.h"
 #include "engine/backend/cpu/thread_pool.h"
@@ -13,9 +14,14 @@ namespace trafo {
 // machine.
 void gemm_f32(ThreadPool& pool, const GemmParams& params);
 void gemm_f64(ThreadPool& pool, const GemmParams& params);
-// gemm_f32 with A and B rounded to bfloat16, but for few rows (gemm_kernels.h). Only if
-// has_bf16_gemm().
-void gemm_bf16(ThreadPool& pool, const GemmParams& params);
+
+// Instructions that multiply bfloat16, each with an order and roundings of its own.
+enum class Bf16Instructions { avx512, amx, arm };
+// Those of this processor, the fastest first; none if it does not multiply bfloat16.
+std::span<const Bf16Instructions> bf16_instructions();
+// gemm_f32 with A and B rounded to bfloat16, but for few rows (gemm_kernels.h). Only with one of
+// bf16_instructions().
+void gemm_bf16(ThreadPool& pool, const GemmParams& params, Bf16Instructions instructions);
 
 // A weight B^T [n, k] laid out once for many GEMMs, padded to whole panels: packed_size_f32
 // elements, which belong to the instruction set that runs.
