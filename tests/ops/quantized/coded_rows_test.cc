@@ -163,6 +163,28 @@ static_assert(!takes_coded_rows(DeviceKind::cuda, DType::f32, 1, 96));
 static_assert(!takes_coded_rows(DeviceKind::cuda, DType::f64, 1, 64));
 static_assert(!takes_coded_rows(DeviceKind::cpu, DType::f32, 1, 64));
 
+// The same with GEMMs that take terms of low rank.
+class CodedTermDevice final : public Accelerator {
+ public:
+  bool gemm_epilogues(DType) const override { return true; }
+  void gemm(const GemmParams& params) override {
+    GemmParams p = params;
+    p.term_k = 0;
+    cpu().gemm(p);
+    if (params.term_k == 0) return;
+    ++terms;
+    p.accumulate = true;
+    p.bias = nullptr;
+    p.k = params.term_k;
+    p.a = params.term_a;
+    p.lda = params.term_lda;
+    p.b = params.term_b;
+    p.ldb = params.term_ldb;
+    cpu().gemm(p);
+  }
+  int terms = 0;
+};
+
 // A device with the kernels of the CPU, on which few rows take the codes.
 TEST(CodedRows, ADeviceHasTheDefinition) {
   const auto device = std::make_shared<Accelerator>();
@@ -177,6 +199,14 @@ TEST(CodedRows, ADeviceHasTheDefinition) {
   expect_values(context, DType::f32, {192, 7});
   expect_adapter(context, DType::f32, 1e-4);
   expect_rows_by_themselves(context, DType::f32);
+}
+
+TEST(CodedRows, ATermIsAddedToThem) {
+  const auto device = std::make_shared<CodedTermDevice>();
+  Context context{device};
+  expect_adapter(context, DType::f32, 1e-4);
+  // Of the layer over values, every time, and of those over codes with 17 rows.
+  EXPECT_EQ(device->terms, 3 * (7 + 2));
 }
 
 TEST(CodedRows, TheCpuHasNoHalves) {
@@ -225,24 +255,24 @@ TEST_F(CodedRowsOnAGpu, NeedNoCopyOfTheValues) {
 }
 
 TEST_F(CodedRowsOnAGpu, TakeRowsThatBeginAnywhere) {
+  constexpr CodedSizes kSizes{192, 37};
   for (const DType dtype : {DType::bf16, DType::f32})
     for (const BasePrecision precision : kCodedFormats) {
-      SCOPED_TRACE(concat(enum_name(precision), " ", dtype_name(dtype)));
-      constexpr CodedSizes kSizes{192, 37};
-      constexpr int64_t kTokens = 5;
       const CodedMatrix matrix = coded_matrix(*context_, precision, kSizes.out, kSizes.in);
-      const Tensor all = make_tensor(*context_, {kTokens * kSizes.in + 1}, dtype, 3),
-                   y = context_->empty({kTokens, kSizes.out}, dtype);
-      launch(*context_, OpKernel::coded_rows, "test",
-             CodedRowsParams{precision, dtype, kTokens, kSizes.out, kSizes.in,
-                             static_cast<std::byte*>(all.raw()) + dtype_size(dtype),
-                             matrix.bytes.raw(), nullptr, y.raw()});
-      std::vector<double> x = as_doubles(*context_, all);
-      x.erase(x.begin());
-      expect_within(
-          as_doubles(*context_, y),
-          exact_product(x, as_doubles(*context_, ops::dequantized(*context_, matrix, dtype)), {},
-                        kTokens, kSizes, dtype));
+      const std::vector<double> w =
+          as_doubles(*context_, ops::dequantized(*context_, matrix, dtype));
+      for (const int64_t tokens : {1, 5}) {
+        SCOPED_TRACE(concat(enum_name(precision), " ", dtype_name(dtype), " ", tokens));
+        const Tensor all = make_tensor(*context_, {tokens * kSizes.in + 1}, dtype, 3),
+                     y = context_->empty({tokens, kSizes.out}, dtype);
+        launch(*context_, OpKernel::coded_rows, "test",
+               CodedRowsParams{precision, dtype, tokens, kSizes.out, kSizes.in,
+                               static_cast<std::byte*>(all.raw()) + dtype_size(dtype),
+                               matrix.bytes.raw(), nullptr, y.raw()});
+        std::vector<double> x = as_doubles(*context_, all);
+        x.erase(x.begin());
+        expect_within(as_doubles(*context_, y), exact_product(x, w, {}, tokens, kSizes, dtype));
+      }
     }
 }
 
