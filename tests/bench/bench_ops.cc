@@ -5,8 +5,9 @@
 //             [--no-reference] [--quick] [SECTION ...]
 //
 // Sections: softmax layernorm dropout cross_entropy attention flce seed gemm weight_gradients adamw
-// llama fp8; default: all. A JSON object a row on stdout, a table on stderr. Shapes match the
-// PyTorch comparison script; the shapes of `seed` match the assignment that this project grew from.
+// llama fp8 coded_rows; default: all. A JSON object a row on stdout, a table on stderr. Shapes
+// match the PyTorch comparison script; the shapes of `seed` match the assignment that this project
+// grew from.
 // --baseline FILE (rows of an earlier run): says what got more than 5 % slower, and the exit status
 // is then 1. Times are medians of samples of calls back to back; on a device the host waits before
 // and after a sample only. Backward is timed alone, over graphs that are recorded before. --quick:
@@ -39,13 +40,14 @@ constexpr Section kSections[] = {
     {"adamw", bench_adamw},
     {"llama", bench_llama},
     {"fp8", bench_fp8},
+    {"coded_rows", bench_coded_rows},
 };
 
 constexpr const char* kUsage =
     "usage: bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]"
     " [--no-reference] [--quick] [SECTION ...]\n"
     "sections: softmax layernorm dropout cross_entropy attention flce seed gemm weight_gradients"
-    " adamw llama fp8\n";
+    " adamw llama fp8 coded_rows\n";
 
 std::string number(const Json& row, const char* key, const char* format) {
   if (!row.contains(key) || !row[key].is_number()) return "-";

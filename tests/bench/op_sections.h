@@ -59,6 +59,7 @@ void bench_cross_entropy(OpBench& bench);
 void bench_attention(OpBench& bench);
 void bench_linear_cross_entropy(OpBench& bench);
 void bench_fp8(OpBench& bench);
+void bench_coded_rows(OpBench& bench);
 void bench_adamw(OpBench& bench);
 void bench_gemms(OpBench& bench);
 void bench_weight_gradients(OpBench& bench);

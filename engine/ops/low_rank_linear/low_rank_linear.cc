@@ -83,6 +83,24 @@ GemmParams with_term(const Tensor& a, const Tensor& b, const Tensor& term_a, con
   return p;
 }
 
+// y = x W^T + bias + d blocks^T. Where the codes of W are multiplied as they are, the term is a
+// product of its own, which adds to y.
+void product_with_term(Context& context, const Tensor& x, const FrozenMatrix& weight,
+                       const Tensor& bias, const Tensor& d, const Tensor& blocks, const Tensor& y) {
+  const int64_t tokens = x.dim(0), out = y.dim(1), in = x.dim(1);
+  if (weight.coded && takes_coded_rows(context.device().kind, x.dtype(), tokens, in)) {
+    coded_product(context, x, *weight.coded, bias, tokens, y);
+    GemmParams term = with_term(d, blocks, d, blocks, y, true, out, d.dim(1));
+    term.term_k = 0;
+    term.accumulate = true;
+    return context.backend().gemm(term);
+  }
+  const Tensor values = values_of(context, weight, x.dtype());
+  GemmParams p = with_term(x, values, d, blocks, y, true, out, in);
+  p.bias = raw_or_null(bias);
+  context.backend().gemm(p);
+}
+
 // dx (+)= dy W + dD A. The backend takes the term in the same GEMM where that overwrites dx.
 void gradient_of_x(Context& context, const SavedLayer& saved, const Tensor& dy, const Tensor& dd,
                    const GradTarget& dx) {
@@ -223,12 +241,7 @@ Tensor low_rank_linear(Context& context, const Tensor& x, const FrozenMatrix& we
   const Tensor d = scale(context, linear(context, input.detach(), a.detach()), update.scale);
   const Tensor blocks = blocks_of(context, up.detach(), *update.ranges, out, columns);
   Tensor y = context.empty({tokens, out}, x.dtype());
-  {
-    const Tensor values = values_of(context, weight, x.dtype());
-    GemmParams p = with_term(input, values, d, blocks, y, true, out, in);
-    p.bias = raw_or_null(offset);
-    context.backend().gemm(p);
-  }
+  product_with_term(context, input, weight, offset, d, blocks, y);
   if (!context.needs_grad({input, offset, a, up})) return y;
   SavedLayer saved{requires_grad(a) ? SavedTensor(input) : SavedTensor(),
                    weight,

@@ -6,6 +6,7 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/matmul/weight_gradient.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/row_op.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
@@ -42,7 +43,7 @@ std::byte* element(const Tensor& tensor, int64_t index) {
 }
 
 // y [T, out] = x W^T + bias, with panels of rows of W.
-void forward_product(Context& context, const Tensor& x, const CodedMatrix& weight,
+void multiply_panels(Context& context, const Tensor& x, const CodedMatrix& weight,
                      const Tensor& bias, int64_t tokens, const Tensor& y) {
   const int64_t out = weight.rows, in = weight.columns;
   const int64_t step = std::max<int64_t>(1, panel_size(context, out, in));
@@ -104,6 +105,15 @@ CodedMatrix make_coded_matrix(Context& context, BasePrecision precision, int64_t
 
 namespace ops {
 
+void coded_product(Context& context, const Tensor& x, const CodedMatrix& weight, const Tensor& bias,
+                   int64_t tokens, const Tensor& y) {
+  if (!takes_coded_rows(context.device().kind, x.dtype(), tokens, weight.columns))
+    return multiply_panels(context, x, weight, bias, tokens, y);
+  launch(context, OpKernel::coded_rows, kQuantizedLinearOp,
+         CodedRowsParams{weight.precision, x.dtype(), tokens, weight.rows, weight.columns, x.raw(),
+                         weight.bytes.raw(), raw_or_null(bias), y.raw()});
+}
+
 void dequantize_into(Context& context, const CodedMatrix& matrix, const MatrixTile& part,
                      const Tensor& values) {
   launch(context, OpKernel::dequantize, "dequantize",
@@ -131,7 +141,7 @@ Tensor quantized_linear(Context& context, const Tensor& x, const CodedMatrix& we
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.rows;
   Tensor y = context.empty(shape, x.dtype());
-  forward_product(context, input, weight, offset, tokens, y);
+  coded_product(context, input, weight, offset, tokens, y);
   if (!context.needs_grad({input, offset})) return y;
 
   // The second input takes the place of the weight: it has no gradient.

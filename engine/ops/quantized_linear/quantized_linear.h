@@ -4,7 +4,10 @@
 // matrix on an accelerator. They are in scratch memory, in the dtype of x, and are computed again
 // for backward. No other copy of the values is kept, and the weight has no gradient.
 //
-// quantized_linear has no line in op_list.def: its kernels are dequantize and GEMMs.
+// Decode steps have few rows of x, and the bytes of the weight are their time. There an accelerator
+// multiplies by the codes as they are (coded_rows), forward.
+//
+// quantized_linear has no line in op_list.def: its kernels are dequantize, coded_rows and GEMMs.
 #pragma once
 
 #include "engine/quant/base_codes.h"
@@ -28,6 +31,34 @@ struct DequantizeParams {
   void* values;  // [part.rows, part.columns]
 };
 
+// y [tokens, rows] = x [tokens, columns] W^T + bias, W [rows, columns] in codes.
+//
+// The values of W that are multiplied are those that dequantize writes in `dtype`. Sums are float32
+// (float64 for float64), in a fixed order, and rounded once. A row's bits do not depend on the
+// others. The CPU computes the definition; it is the reference of the tests.
+struct CodedRowsParams {
+  BasePrecision precision;
+  DType dtype;  // of x, bias and y: float32 or float64 on the CPU, float32 or bfloat16 on CUDA
+  int64_t tokens, rows, columns;
+  const void* x;
+  const void* bytes;
+  const void* bias;  // or null
+  void* y;
+};
+
+// Most rows of x for which coded_rows is the faster way.
+inline constexpr int64_t kMostCodedRows = 16;
+// Columns of W are a multiple of this: the lanes of a warp read whole words of 16 bytes, and an
+// absmax of nf4 belongs to one row.
+inline constexpr int64_t kCodedColumns = 64;
+
+// Whether y = x W^T has a kernel that reads the codes. By device and shape alone, so that a region
+// that is computed again gives the same bits.
+constexpr bool takes_coded_rows(DeviceKind device, DType dtype, int64_t tokens, int64_t columns) {
+  return device == DeviceKind::cuda && (dtype == DType::f32 || dtype == DType::bf16) &&
+         tokens >= 1 && tokens <= kMostCodedRows && columns >= 1 && columns % kCodedColumns == 0;
+}
+
 // Zeros, which are codes of no particular matrix.
 CodedMatrix make_coded_matrix(Context& context, BasePrecision precision, int64_t rows,
                               int64_t columns);
@@ -41,6 +72,10 @@ inline constexpr int64_t kPanelElements = int64_t{1} << 18;
 // autodiff.
 void dequantize_into(Context& context, const CodedMatrix& matrix, const MatrixTile& part,
                      const Tensor& values);
+// y [T, out] = x [T, in] W^T + bias, all contiguous, bias undefined or [out]; reads the codes if
+// takes_coded_rows, else the values, in panels. No autodiff.
+void coded_product(Context& context, const Tensor& x, const CodedMatrix& weight, const Tensor& bias,
+                   int64_t tokens, const Tensor& y);
 // All values, [rows, columns].
 Tensor dequantized(Context& context, const CodedMatrix& matrix, DType dtype);
 

@@ -4,18 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "engine/core/numeric/philox.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
 #include "tests/ops/cuda/cuda_test.h"
+#include "tests/ops/quantized/coded_matrices.h"
 #include "tests/support/errors.h"
 
 namespace trafo::testing {
 namespace {
-
-constexpr BasePrecision kFormats[] = {BasePrecision::nf4, BasePrecision::int8, BasePrecision::int4};
 
 struct LinearSizes {
   int64_t tokens, in, out;
@@ -23,38 +19,6 @@ struct LinearSizes {
 // The last has several panels on the CPU in both directions.
 const LinearSizes kLinearSizes[] = {{1, 8, 8},   {5, 16, 24},  {3, 7, 5},      {17, 65, 33},
                                     {2, 1, 129}, {64, 96, 64}, {9, 1000, 600}, {4, 130, 4099}};
-
-std::vector<double> uniform_values(int64_t count, uint64_t seed) {
-  PhiloxStream random(seed, 2);
-  std::vector<double> values(static_cast<size_t>(count));
-  for (double& value : values)  // exact in bfloat16
-    value = static_cast<double>(
-        BFloat16::from_float(static_cast<float>(random.uniform(-1, 1))).to_float());
-  return values;
-}
-
-CodedMatrix coded_matrix(Context& context, BasePrecision precision, int64_t rows, int64_t columns) {
-  const std::vector<double> wide = uniform_values(rows * columns, 9);
-  const std::vector<float> values(wide.begin(), wide.end());
-  CodedMatrix matrix = make_coded_matrix(context, precision, rows, columns);
-  std::vector<std::byte> bytes(matrix.bytes.bytes());
-  encode_base(precision, values, rows, columns, bytes);
-  context.backend().copy_from_host(matrix.bytes.raw(), bytes.data(), bytes.size());
-  return matrix;
-}
-
-std::vector<double> doubles_of(const Context& context, const Tensor& tensor) {
-  std::vector<double> values;
-  const auto add = [&](const auto& from) {
-    for (const auto value : from) values.push_back(static_cast<double>(value));
-  };
-  if (tensor.dtype() == DType::f64) add(context.values<double>(tensor));
-  if (tensor.dtype() == DType::f32) add(context.values<float>(tensor));
-  if (tensor.dtype() == DType::bf16)
-    for (const BFloat16 value : context.values<BFloat16>(tensor))
-      values.push_back(static_cast<double>(value.to_float()));
-  return values;
-}
 
 // y, dx and dbias of sum(y * g).
 struct LinearResult {
@@ -64,29 +28,23 @@ struct LinearResult {
 template <class Linear>
 LinearResult run_linear(Context& context, const LinearSizes& sizes, DType dtype, Linear linear) {
   const auto make = [&](int64_t rows, int64_t columns, uint64_t seed) {
-    Tensor tensor = context.from_doubles(uniform_values(rows * columns, seed),
+    Tensor tensor = context.from_doubles(exact_uniform(rows * columns, seed),
                                          rows == 0 ? Shape{columns} : Shape{rows, columns}, dtype);
     return tensor;
   };
   Tensor x = make(sizes.tokens, sizes.in, 1);
-  Tensor bias = context.from_doubles(uniform_values(sizes.out, 2), {sizes.out}, dtype);
+  Tensor bias = context.from_doubles(exact_uniform(sizes.out, 2), {sizes.out}, dtype);
   const Tensor g = make(sizes.tokens, sizes.out, 3);
   set_requires_grad(x, true);
   set_requires_grad(bias, true);
   const Tensor y = linear(x, bias);
   context.backward(y, g);
-  return {doubles_of(context, y), doubles_of(context, grad_of(x)),
-          doubles_of(context, grad_of(bias))};
-}
-
-void expect_near(const std::vector<double>& a, const std::vector<double>& b, double bound) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    ASSERT_LE(std::abs(a[i] - b[i]), bound * std::max(1.0, std::abs(b[i]))) << i;
+  return {as_doubles(context, y), as_doubles(context, grad_of(x)),
+          as_doubles(context, grad_of(bias))};
 }
 
 void expect_as_dequantized(Context& context, DType dtype, double bound) {
-  for (const BasePrecision precision : kFormats) {
+  for (const BasePrecision precision : kCodedFormats) {
     for (const LinearSizes& sizes : kLinearSizes) {
       SCOPED_TRACE(concat(enum_name(precision), " ", sizes.tokens, " ", sizes.in, " ", sizes.out));
       const CodedMatrix matrix = coded_matrix(context, precision, sizes.out, sizes.in);
@@ -99,9 +57,9 @@ void expect_as_dequantized(Context& context, DType dtype, double bound) {
           run_linear(context, sizes, dtype, [&](const Tensor& x, const Tensor& bias) {
             return ops::quantized_linear(context, x, matrix, bias);
           });
-      expect_near(quantized.y, expected.y, bound);
-      expect_near(quantized.dx, expected.dx, bound);
-      expect_near(quantized.dbias, expected.dbias, bound);
+      expect_all_near(quantized.y, expected.y, bound);
+      expect_all_near(quantized.dx, expected.dx, bound);
+      expect_all_near(quantized.dbias, expected.dbias, bound);
     }
   }
 }
@@ -118,7 +76,7 @@ TEST(QuantizedLinear, EqualsTheOneWithDequantizedWeights) {
 TEST(QuantizedLinear, NeedsNoCopyOfTheValuesOnTheCpu) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const CodedMatrix matrix = coded_matrix(*context, BasePrecision::nf4, 2048, 1024);
-  const Tensor x = context->from_doubles(uniform_values(1024, 1), {1, 1024}, DType::f32);
+  const Tensor x = context->from_doubles(exact_uniform(1024, 1), {1, 1024}, DType::f32);
   context->backend().reset_peak_memory();
   const int64_t before = context->backend().memory_stats().allocated_bytes;
   ops::quantized_linear(*context, x, matrix);
@@ -130,7 +88,7 @@ TEST(QuantizedLinear, RefusesOtherShapesAndTypes) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const CodedMatrix matrix = coded_matrix(*context, BasePrecision::int4, 6, 10);
   const auto of = [&](const Shape& shape, DType dtype) {
-    return context->from_doubles(uniform_values(element_count(shape), 1), shape, dtype);
+    return context->from_doubles(exact_uniform(element_count(shape), 1), shape, dtype);
   };
   expect_error(ErrorCode::shape_mismatch, "does not end in the 10 columns of weight [6, 10]", [&] {
     ops::quantized_linear(*context, of({2, 6}, DType::f32), matrix);
@@ -147,7 +105,7 @@ TEST(QuantizedLinear, AGpuHasTheBitsOfTheCpu) {
   const auto device = cuda_context();
   if (!device) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
   const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
-  for (const BasePrecision precision : kFormats) {
+  for (const BasePrecision precision : kCodedFormats) {
     for (const LinearSizes& sizes : kLinearSizes) {
       SCOPED_TRACE(concat(enum_name(precision), " ", sizes.in, " ", sizes.out));
       const CodedMatrix there = coded_matrix(*device, precision, sizes.out, sizes.in);
