@@ -78,6 +78,16 @@ void expect_exact_products(Context& context, DType dtype, int64_t most_rows) {
           SCOPED_TRACE(concat(enum_name(precision), " ", tokens, " ", sizes.in, " ", sizes.out));
           const Tensor x = make_tensor(context, {tokens, sizes.in}, dtype, 4);
           const Tensor y = ops::quantized_linear(context, x, matrix, has_bias ? bias : Tensor{});
+          // Other products are a GEMM of the values. Of bfloat16, it is a library's, which may
+          // round before it adds the bias.
+          if (dtype == DType::bf16 &&
+              !takes_coded_rows(context.device().kind, dtype, tokens, sizes.in)) {
+            const Tensor values = ops::dequantized(context, matrix, dtype);
+            ASSERT_EQ(
+                as_doubles(context, y),
+                as_doubles(context, ops::linear(context, x, values, has_bias ? bias : Tensor{})));
+            continue;
+          }
           expect_within(as_doubles(context, y),
                         exact_product(as_doubles(context, x), w,
                                       has_bias ? as_doubles(context, bias) : std::vector<double>{},
