@@ -83,20 +83,33 @@ GemmParams with_term(const Tensor& a, const Tensor& b, const Tensor& term_a, con
   return p;
 }
 
-// y = x W^T + bias + d blocks^T. Where the codes of W are multiplied as they are, the term is a
-// product of its own, which adds to y.
+// Whether the kernel that reads the codes of W also adds the update: by shape and device alone.
+bool in_coded_rows(const Context& context, const Tensor& x, const FrozenMatrix& weight,
+                   const LowRankUpdate& update) {
+  return weight.coded &&
+         takes_coded_rows(context.device().kind, x.dtype(), x.dim(0), weight.coded->columns) &&
+         std::ssize(*update.ranges) <= CodedTerm::kMostRanges;
+}
+
+// The term of `d`, x A^T.
+CodedTerm coded_term(const Tensor& d, const Tensor& up, const LowRankUpdate& update) {
+  CodedTerm term;
+  term.d = d.raw();
+  term.up = up.raw();
+  term.scale = static_cast<float>(update.scale);
+  term.rank = up.dim(1);
+  for (const ColumnRange& range : *update.ranges) {
+    term.first[term.ranges] = range.first;
+    term.count[term.ranges++] = range.count;
+  }
+  return term;
+}
+
+// y = x W^T + bias + d blocks^T.
 void product_with_term(Context& context, const Tensor& x, const FrozenMatrix& weight,
                        const Tensor& bias, const Tensor& d, const Tensor& blocks, const Tensor& y) {
-  const int64_t tokens = x.dim(0), out = y.dim(1), in = x.dim(1);
-  if (weight.coded && takes_coded_rows(context.device().kind, x.dtype(), tokens, in)) {
-    coded_product(context, x, *weight.coded, bias, tokens, y);
-    GemmParams term = with_term(d, blocks, d, blocks, y, true, out, d.dim(1));
-    term.term_k = 0;
-    term.accumulate = true;
-    return context.backend().gemm(term);
-  }
   const Tensor values = values_of(context, weight, x.dtype());
-  GemmParams p = with_term(x, values, d, blocks, y, true, out, in);
+  GemmParams p = with_term(x, values, d, blocks, y, true, y.dim(1), x.dim(1));
   p.bias = raw_or_null(bias);
   context.backend().gemm(p);
 }
@@ -238,11 +251,18 @@ Tensor low_rank_linear(Context& context, const Tensor& x, const FrozenMatrix& we
                up = contiguous(context, update.up),
                offset = bias.defined() ? contiguous(context, bias) : bias;
   const int64_t tokens = x.dim(0), columns = a.dim(0);
-  const Tensor d = scale(context, linear(context, input.detach(), a.detach()), update.scale);
-  const Tensor blocks = blocks_of(context, up.detach(), *update.ranges, out, columns);
+  const Tensor product = linear(context, input.detach(), a.detach());
+  const bool records = context.needs_grad({input, offset, a, up}),
+             coded = in_coded_rows(context, input, weight, update);
+  const Tensor d = records || !coded ? scale(context, product, update.scale) : Tensor{};
   Tensor y = context.empty({tokens, out}, x.dtype());
-  product_with_term(context, input, weight, offset, d, blocks, y);
-  if (!context.needs_grad({input, offset, a, up})) return y;
+  if (coded)
+    coded_product(context, input, *weight.coded, offset, tokens, y,
+                  coded_term(product, up, update));
+  else
+    product_with_term(context, input, weight, offset, d,
+                      blocks_of(context, up.detach(), *update.ranges, out, columns), y);
+  if (!records) return y;
   SavedLayer saved{requires_grad(a) ? SavedTensor(input) : SavedTensor(),
                    weight,
                    a.detach(),

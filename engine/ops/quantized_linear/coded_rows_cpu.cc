@@ -12,6 +12,20 @@ namespace {
 constexpr int64_t kCodedRowsGrain = 8;  // rows of W a block
 
 template <class T>
+T term_of(const CodedTerm& term, int64_t token, int64_t row) {
+  const auto* up = static_cast<const T*>(term.up);
+  const T* d = static_cast<const T*>(term.d) + token * term.ranges * term.rank;
+  T sum = 0;
+  for (int i = 0; i < term.ranges; ++i, d += term.rank) {
+    const int64_t within = row - term.first[i];
+    if (within >= 0 && within < term.count[i])
+      for (int64_t k = 0; k < term.rank; ++k) sum += d[k] * up[within * term.rank + k];
+    up += term.count[i] * term.rank;
+  }
+  return static_cast<T>(term.scale) * sum;
+}
+
+template <class T>
 void multiply_coded_rows(ThreadPool& pool, const CodedRowsParams& p) {
   const auto* x = static_cast<const T*>(p.x);
   const auto* bias = static_cast<const T*>(p.bias);
@@ -24,7 +38,9 @@ void multiply_coded_rows(ThreadPool& pool, const CodedRowsParams& p) {
         T sum = 0;
         for (int64_t c = 0; c < p.columns; ++c)
           sum += values[static_cast<size_t>(c)] * x[token * p.columns + c];
-        static_cast<T*>(p.y)[token * p.rows + row] = bias ? sum + bias[row] : sum;
+        if (bias) sum += bias[row];
+        if (p.term.d) sum += term_of<T>(p.term, token, row);
+        static_cast<T*>(p.y)[token * p.rows + row] = sum;
       }
     }
   });

@@ -42,6 +42,8 @@ struct CodedProduct {
   void* y;
   int64_t rows;  // of W
   int tokens;
+  bool whole_term;  // its rows are whole pieces of 16 bytes
+  CodedTerm term;
 };
 
 // From compute capability 9.0 on a kernel of tensor cores starts while the one before it runs: the
@@ -306,7 +308,62 @@ __device__ __forceinline__ void add_coded_slab(float (&sums)[kRowTiles][kTiles][
   }
 }
 
-// y of a block's rows of W: the sums of its warps, in order, and the bias.
+template <class T, bool kAligned>
+__device__ __forceinline__ void load_eight(const T* from, float (&x)[8]) {
+  if constexpr (kAligned) {
+    constexpr int V = kPackWidth<T>;
+#pragma unroll
+    for (int begin = 0; begin < 8; begin += V) {
+      float pack[V];
+      load_floats<T, V>(from + begin, pack);
+#pragma unroll
+      for (int i = 0; i < V; ++i) x[begin + i] = pack[i];
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = to_float(from[i]);
+  }
+}
+
+// kWhole: eight elements at a time, each eight on 16 bytes.
+template <class T, bool kWhole>
+__device__ __forceinline__ float sum_of_term(const CodedTerm& term, int token, int64_t row) {
+  const auto* up = static_cast<const T*>(term.up);
+  const T* d = static_cast<const T*>(term.d) + token * term.ranges * term.rank;
+  float sum = 0;
+  for (int i = 0; i < term.ranges; ++i, d += term.rank) {
+    const int64_t within = row - term.first[i];
+    const T* const of_row = up + within * term.rank;
+    up += term.count[i] * term.rank;
+    if (within < 0 || within >= term.count[i]) continue;
+    if constexpr (kWhole) {
+      for (int64_t k = 0; k < term.rank; k += 8) {
+        float of_d[8], of_up[8];
+        load_eight<T, true>(d + k, of_d);
+        load_eight<T, true>(of_row + k, of_up);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) sum = __fmaf_rn(of_d[e], of_up[e], sum);
+      }
+    } else {
+      for (int64_t k = 0; k < term.rank; ++k)
+        sum = __fmaf_rn(to_float(d[k]), to_float(of_row[k]), sum);
+    }
+  }
+  return __fmul_rn(term.scale, sum);
+}
+
+// Adds the bias and the term to the sum of an element of y, and writes it.
+template <class T>
+__device__ __forceinline__ void write_sum(const CodedProduct& p, int token, int64_t row,
+                                          float sum) {
+  if (p.bias) sum += to_float(static_cast<const T*>(p.bias)[row]);
+  if (p.term.d)
+    sum += p.whole_term ? sum_of_term<T, true>(p.term, token, row)
+                        : sum_of_term<T, false>(p.term, token, row);
+  static_cast<T*>(p.y)[token * p.rows + row] = from_float<T>(sum);
+}
+
+// y of a block's rows of W: the sums of its warps, in order, and what is added to them.
 template <int kWarps, int kTokens, int kPitch>
 __device__ __forceinline__ void write_sums(const CodedProduct& p, int64_t first_row,
                                            const float (&parts)[kWarps][kTokens][kPitch]) {
@@ -318,8 +375,7 @@ __device__ __forceinline__ void write_sums(const CodedProduct& p, int64_t first_
     float sum = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) sum += parts[w][token][of_block];
-    if (p.bias) sum += to_float(static_cast<const bf16*>(p.bias)[row]);
-    static_cast<bf16*>(p.y)[token * p.rows + row] = from_float<bf16>(sum);
+    write_sum<bf16>(p, token, row, sum);
   }
 }
 
@@ -370,23 +426,6 @@ __global__ void __launch_bounds__(32 * kWarps, kThreadsOnCard / (32 * kWarps))
   write_sums(p, first_row, parts);
 }
 
-template <class T, bool kAligned>
-__device__ __forceinline__ void load_eight(const T* from, float (&x)[8]) {
-  if constexpr (kAligned) {
-    constexpr int V = kPackWidth<T>;
-#pragma unroll
-    for (int begin = 0; begin < 8; begin += V) {
-      float pack[V];
-      load_floats<T, V>(from + begin, pack);
-#pragma unroll
-      for (int i = 0; i < V; ++i) x[begin + i] = pack[i];
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = to_float(from[i]);
-  }
-}
-
 // A warp has a row of W. Its lanes share k, 8 columns at a time.
 template <BasePrecision kPrecision, class T, int kTokens, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowsOfFmaBlock)
@@ -418,10 +457,8 @@ __global__ void __launch_bounds__(32 * kRowsOfFmaBlock)
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= p.tokens) break;
-    float sum = warp_reduce<Add>(sums[t]);
-    if (lane > 0) continue;
-    if (p.bias) sum += to_float(static_cast<const T*>(p.bias)[row]);
-    static_cast<T*>(p.y)[t * p.rows + row] = from_float<T>(sum);
+    const float sum = warp_reduce<Add>(sums[t]);
+    if (lane == 0) write_sum<T>(p, t, row, sum);
   }
 }
 
@@ -454,12 +491,15 @@ void launch_mma(const DeviceState& device, const CodedProduct& p) {
 
 template <BasePrecision kPrecision>
 int32_t multiply(DeviceState& device, const CodedRowsParams& params) {
-  const CodedProduct p{coded_of(kPrecision, params.bytes, params.rows, params.columns),
-                       params.x,
-                       params.bias,
-                       params.y,
-                       params.rows,
-                       static_cast<int>(params.tokens)};
+  const CodedProduct p{
+      coded_of(kPrecision, params.bytes, params.rows, params.columns),
+      params.x,
+      params.bias,
+      params.y,
+      params.rows,
+      static_cast<int>(params.tokens),
+      params.term.rank % 8 == 0 && aligned16(params.term.d) && aligned16(params.term.up),
+      params.term};
   const bool aligned = aligned16(p.x);
   // The order of the sums depends on the size of W, not on the number of tokens.
   const bool many = base_codes::ceil_div(p.rows, 16 * kManyTiles) >= device.multiprocessors;

@@ -106,12 +106,15 @@ CodedMatrix make_coded_matrix(Context& context, BasePrecision precision, int64_t
 namespace ops {
 
 void coded_product(Context& context, const Tensor& x, const CodedMatrix& weight, const Tensor& bias,
-                   int64_t tokens, const Tensor& y) {
-  if (!takes_coded_rows(context.device().kind, x.dtype(), tokens, weight.columns))
+                   int64_t tokens, const Tensor& y, const CodedTerm& term) {
+  if (!takes_coded_rows(context.device().kind, x.dtype(), tokens, weight.columns)) {
+    require(term.d == nullptr, ErrorCode::internal, kQuantizedLinearOp,
+            "a term goes with codes that are read");
     return multiply_panels(context, x, weight, bias, tokens, y);
+  }
   launch(context, OpKernel::coded_rows, kQuantizedLinearOp,
          CodedRowsParams{weight.precision, x.dtype(), tokens, weight.rows, weight.columns, x.raw(),
-                         weight.bytes.raw(), raw_or_null(bias), y.raw()});
+                         weight.bytes.raw(), raw_or_null(bias), y.raw(), term});
 }
 
 void dequantize_into(Context& context, const CodedMatrix& matrix, const MatrixTile& part,

@@ -31,7 +31,20 @@ struct DequantizeParams {
   void* values;  // [part.rows, part.columns]
 };
 
-// y [tokens, rows] = x [tokens, columns] W^T + bias, W [rows, columns] in codes.
+// A term of low rank (LoRA) of coded_rows: rows first[i] to first[i] + count[i] - 1 of W add
+// scale d_i up_i^T, where d_i has the columns i rank to (i + 1) rank - 1 of d [tokens, ranges
+// rank], and up_i the count[i] rows of up [.., rank] that follow those of the ranges before it.
+struct CodedTerm {
+  static constexpr int kMostRanges = 4;
+  const void* d = nullptr;  // of the dtype of x; null: no term
+  const void* up = nullptr;
+  float scale = 0;
+  int ranges = 0;
+  int64_t rank = 0;
+  int64_t first[kMostRanges] = {}, count[kMostRanges] = {};
+};
+
+// y [tokens, rows] = x [tokens, columns] W^T + bias + term, W [rows, columns] in codes.
 //
 // The values of W that are multiplied are those that dequantize writes in `dtype`. Sums are float32
 // (float64 for float64), in a fixed order, and rounded once. A row's bits do not depend on the
@@ -44,6 +57,7 @@ struct CodedRowsParams {
   const void* bytes;
   const void* bias;  // or null
   void* y;
+  CodedTerm term = {};
 };
 
 // Most rows of x for which coded_rows is the faster way.
@@ -73,9 +87,9 @@ inline constexpr int64_t kPanelElements = int64_t{1} << 18;
 void dequantize_into(Context& context, const CodedMatrix& matrix, const MatrixTile& part,
                      const Tensor& values);
 // y [T, out] = x [T, in] W^T + bias, all contiguous, bias undefined or [out]; reads the codes if
-// takes_coded_rows, else the values, in panels. No autodiff.
+// takes_coded_rows, else the values, in panels. A term only where it reads the codes. No autodiff.
 void coded_product(Context& context, const Tensor& x, const CodedMatrix& weight, const Tensor& bias,
-                   int64_t tokens, const Tensor& y);
+                   int64_t tokens, const Tensor& y, const CodedTerm& term = {});
 // All values, [rows, columns].
 Tensor dequantized(Context& context, const CodedMatrix& matrix, DType dtype);
 

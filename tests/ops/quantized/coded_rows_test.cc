@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/ops/low_rank_linear/low_rank_linear.h"
 #include "engine/ops/matmul/matmul.h"
@@ -117,20 +118,23 @@ void expect_values(Context& context, DType dtype, const CodedSizes& sizes) {
   }
 }
 
+constexpr std::pair<int64_t, int64_t> kTokensAndRanks[] = {{1, 4},  {2, 16}, {7, 8},   {8, 4},
+                                                           {9, 16}, {16, 5}, {16, 32}, {17, 16}};
+
 // A layer with an adapter over codes, beside the same one over values.
 void expect_adapter(Context& context, DType dtype, double bound) {
   const auto ranges =
       std::make_shared<const std::vector<ColumnRange>>(std::vector<ColumnRange>{{0, 40}, {60, 20}});
   for (const BasePrecision precision : kCodedFormats)
-    for (const int64_t tokens : kTokenCounts) {
-      SCOPED_TRACE(concat(enum_name(precision), " ", tokens));
+    for (const auto& [tokens, rank] : kTokensAndRanks) {
+      SCOPED_TRACE(concat(enum_name(precision), " ", tokens, " ", rank));
       const auto coded =
           std::make_shared<const CodedMatrix>(coded_matrix(context, precision, 80, 128));
       const Tensor values = ops::dequantized(context, *coded, dtype);
       const Tensor x = make_tensor(context, {tokens, 128}, dtype, 1),
                    bias = make_tensor(context, {80}, dtype, 2);
-      LowRankUpdate update{make_tensor(context, {8, 128}, dtype, 3),
-                           make_tensor(context, {60, 4}, dtype, 4), 0.125, ranges};
+      LowRankUpdate update{make_tensor(context, {2 * rank, 128}, dtype, 3),
+                           make_tensor(context, {60, rank}, dtype, 4), 0.125, ranges};
       const auto layer = [&](const FrozenMatrix& weight) {
         return as_doubles(context, ops::low_rank_linear(context, x, weight, bias, update).detach());
       };
@@ -216,7 +220,7 @@ TEST(CodedRows, ATermIsAddedToThem) {
   Context context{device};
   expect_adapter(context, DType::f32, 1e-4);
   // Of the layer over values, every time, and of those over codes with 17 rows.
-  EXPECT_EQ(device->terms, 3 * (7 + 2));
+  EXPECT_EQ(device->terms, 3 * (static_cast<int>(std::size(kTokensAndRanks)) + 2));
 }
 
 TEST(CodedRows, TheCpuHasNoHalves) {
