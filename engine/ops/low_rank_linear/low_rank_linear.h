@@ -5,9 +5,9 @@
 // x [T, in], W [out, in], bias [out] or undefined, A [R r, in] and B [rows, r] of an update with R
 // ranges -> [T, out]. It is linear, scale, linear and low_rank_add. Where GEMMs take a
 // term of low rank (GemmParams::term_k), the product of W has the adapter's term in it, and so has
-// the product that makes the gradient of x: y and dx are written once and rounded once. So is y where
-// the codes of W are read for few rows (coded_rows). Backward:
-// dB_i = dy_i^T D_i with D = scale x A^T, dD = scale dy B, dA = dD^T x, dx = dy W + dD A.
+// the product that makes the gradient of x: y and dx are written once and rounded once. So is y
+// where the codes of W are read for few rows (coded_rows). Backward: dB_i = dy_i^T D_i with D =
+// scale x A^T, dD = scale dy B, dA = dD^T x, dx = dy W + dD A.
 #pragma once
 
 #include <functional>
