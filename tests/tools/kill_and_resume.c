@@ -2,11 +2,21 @@
  *
  *   kill_and_resume RUN UPDATES [KILLED_AT]
  *
- * Saves every tenth update. KILLED_AT: SIGKILL at the end of this update. Prints the update that it
+ * Saves every tenth update. KILLED_AT: killed at the end of this update. Prints the update that it
  * resumed after, if any, and translations. kill_and_resume.sh calls it. */
-#include <signal.h>
-
 #include "examples/c/guide.h"
+
+#ifdef _WIN32
+#include <windows.h>
+static void kill_this_program(void) {
+  TerminateProcess(GetCurrentProcess(), 137);
+}
+#else
+#include <signal.h>
+static void kill_this_program(void) {
+  raise(SIGKILL);
+}
+#endif
 
 enum { kPairs = 64, kFreq = 10 };
 
@@ -16,7 +26,7 @@ static int32_t on_event(void* user_data, const trafo_event* event) {
   (void)user_data;
   if (event->kind == TRAFO_EVENT_RESUMED)
     printf("resumed after %lld updates\n", (long long)event->update);
-  if (event->kind == TRAFO_EVENT_LOG && event->update == killed_at) raise(SIGKILL);
+  if (event->kind == TRAFO_EVENT_LOG && event->update == killed_at) kill_this_program();
   return 0;
 }
 

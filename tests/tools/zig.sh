@@ -4,7 +4,8 @@
 #   tests/tools/zig.sh musl     libtrafo.a and a static program on musl: it trains, is killed, resumes and translates here, in an empty root
 #   tests/tools/zig.sh macos    for macOS on arm64: libtrafo.dylib, libtrafo.a, programs in C that link them, and translate-train. Nothing runs;
 #                               mach_o.py checks exports, imports, names, versions and run paths
-#   tests/tools/zig.sh windows  engine/os and tests/os for Windows with its Universal C Runtime; they run under Wine
+#   tests/tools/zig.sh windows  for Windows with its Universal C Runtime: engine/os and tests/os, libtrafo.a, trafo.dll and a program that links
+#                               either: it trains, is killed, resumes and translates. All runs under Wine
 #
 # By hand, and without optimization. Zig comes from PyPI (ziglang, 100 MB); the libraries that the engine needs from scripts/third-party.sh.
 # Exit status 77: Zig cannot be had here, and nothing was checked.
@@ -44,14 +45,40 @@ compile_program() {  # options
 }
 
 if [[ $kind == windows ]]; then
+  objdump=$(command -v x86_64-w64-mingw32-objdump || command -v llvm-objdump) || fail "there is no objdump for files of Windows"
+  export WINEPREFIX=$PWD/build/wine WINEARCH=win64 WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=" DISPLAY=''
+  wine=/usr/lib/wine/wine64
+  uses_ucrt() {  # file, other DLL
+    local names name
+    names=$("$objdump" -p "$1" | sed -n 's/.*DLL Name: //p')
+    [[ $names == *api-ms-win-crt-* ]] || fail "$1 does not use the Universal C Runtime"
+    for name in $names; do
+      [[ ${name,,} =~ ^(api-ms-win-crt-.*|kernel32|ntdll|bcrypt|advapi32|shell32|user32|ws2_32${2:+|$2})\.dll$ ]] || fail "$1 needs $name"
+    done
+  }
+  whole_library=$build
+  build=$build-os
   configure tests/os
   cmake --build "$build"
-  objdump=$(command -v x86_64-w64-mingw32-objdump || command -v llvm-objdump) || fail "there is no objdump for files of Windows"
-  [[ $("$objdump" -p "$build/os_tests.exe") == *"DLL Name: api-ms-win-crt-"* ]] || fail "os_tests.exe does not use the Universal C Runtime"
+  uses_ucrt "$build/os_tests.exe"
   # path::string() of LLVM's C++ library has the code page of Windows in place of UTF-8, and the engine calls it: names that the code page lacks
   # are errors.
-  WINEPREFIX=$PWD/build/wine WINEARCH=win64 WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=" DISPLAY='' \
-    /usr/lib/wine/wine64 "$build/os_tests.exe" --gtest_filter=-OsNames.LongAndForeignPaths
+  "$wine" "$build/os_tests.exe" --gtest_filter=-OsNames.LongAndForeignPaths
+
+  build=$whole_library
+  scripts/third-party.sh
+  configure . "${library_alone[@]}" -DTRAFO_BUILD_APPS=OFF -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DTRAFO_WERROR=ON
+  cmake --build "$build" --target trafo trafo_static
+  compile_program
+  "$tools/c++" "$program.o" "$build/libtrafo.dll.a" -o "$program.exe"
+  "$tools/c++" -static "$program.o" "$build/libtrafo.a" -lbcrypt -o "$program-static.exe"
+  uses_ucrt "$build/trafo.dll"
+  uses_ucrt "$program.exe" trafo
+  uses_ucrt "$program-static.exe"
+  echo "zig: trafo.dll, libtrafo.a and programs with the Universal C Runtime after $((SECONDS - began)) s"
+  for name in "$program.exe" "$program-static.exe"; do
+    tests/tools/kill_and_resume.sh "$wine" "$name"
+  done
   exit 0
 fi
 
