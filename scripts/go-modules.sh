@@ -57,7 +57,7 @@ build() {  # a platform
   esac
   scripts/third-party.sh >&2
   cmake -S . -B "build/go-$1" "${toolchain[@]}" -DCMAKE_BUILD_TYPE=Release -DTRAFO_THIRD_PARTY="$root/build/third-party" -DTRAFO_MPI=OFF \
-    -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF \
+    -DTRAFO_UNITY_SIZE=24 -DTRAFO_BUILD_APPS=OFF -DTRAFO_BUILD_TESTS=OFF -DTRAFO_BUILD_BENCH=OFF \
     -DCMAKE_C_COMPILER_LAUNCHER="$root/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$root/cmake/ccache.sh" >&2
   cmake --build "build/go-$1" --target trafo_static --parallel "$(nproc)" >&2
 }

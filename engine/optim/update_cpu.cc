@@ -20,8 +20,6 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlockElements = kSquaresElements;
-
 [[maybe_unused]] double sum_of_squares_range(const double* x, int64_t count) {
   return sum_of(x, count, [](auto, auto v) { return hn::Mul(v, v); });
 }
@@ -49,8 +47,8 @@ double sum_of_squares_range(const float* x, int64_t count) {
 template <class T>
 void square_partials(ThreadPool& pool, const SquarePartialsParams& p) {
   const T* x = static_cast<const T*>(p.x);
-  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
-    p.out[begin / kBlockElements] = sum_of_squares_range(x + begin, end - begin);
+  parallel_for_range(pool, p.count, kSquaresElements, [&](int64_t begin, int64_t end) {
+    p.out[begin / kSquaresElements] = sum_of_squares_range(x + begin, end - begin);
   });
 }
 
@@ -58,7 +56,7 @@ template <class T>
 void sum_squares(ThreadPool& pool, const SumOfSquaresParams& p) {
   thread_local std::vector<double> caller_partial;  // of the calling thread
   std::vector<double>& partial = caller_partial;
-  partial.assign(static_cast<size_t>((p.count + kBlockElements - 1) / kBlockElements), 0.0);
+  partial.assign(static_cast<size_t>((p.count + kSquaresElements - 1) / kSquaresElements), 0.0);
   square_partials<T>(pool, {p.dtype, p.count, p.x, partial.data()});
   double total = 0;
   for (const double block : partial) total += block;
@@ -67,7 +65,7 @@ void sum_squares(ThreadPool& pool, const SumOfSquaresParams& p) {
 
 template <class T>
 void update_elements(ThreadPool& pool, const UpdateParams& p) {
-  parallel_for_range(pool, p.state.count, kBlockElements, [&](int64_t begin, int64_t end) {
+  parallel_for_range(pool, p.state.count, kSquaresElements, [&](int64_t begin, int64_t end) {
     switch (p.state.kind) {
 #define TRAFO_OPTIMIZER(name, ...) \
   case OptimizerKind::name:        \
@@ -88,7 +86,7 @@ void apply_direction(ThreadPool& pool, const ApplyDirectionParams& p) {
   const hn::ScalableTag<T> d;
   const auto scaled = hn::Set(d, static_cast<T>(rates.learning_rate * p.scale));
   const auto keep = hn::Set(d, static_cast<T>(1 - rates.learning_rate * rates.weight_decay));
-  parallel_for_range(pool, s.count, kBlockElements, [&](int64_t begin, int64_t end) {
+  parallel_for_range(pool, s.count, kSquaresElements, [&](int64_t begin, int64_t end) {
     const auto apply = [&](auto direction, auto& value) {
       value = hn::NegMulAdd(scaled, direction, hn::Mul(value, keep));
     };
@@ -101,8 +99,8 @@ template <class T, class X>
 void zero_pruned(ThreadPool& pool, const ZeroPrunedParams& p) {
   const T* param = static_cast<const T*>(p.param);
   X* x = static_cast<X*>(p.x);
-  static_assert(kBlockElements % kGroupElements == 0);
-  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
+  static_assert(kSquaresElements % kGroupElements == 0);
+  parallel_for_range(pool, p.count, kSquaresElements, [&](int64_t begin, int64_t end) {
     for (int64_t cell = begin; cell < end; cell += kGroupElements) {
       if (!p.prunable[cell / kGroupElements]) continue;
       const int64_t past = std::min(cell + kGroupElements, end);

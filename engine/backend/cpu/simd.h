@@ -5,7 +5,9 @@
 // A kernel file looks like this. It is included once a target, by foreach_target.h, so it names
 // itself; simd.h comes first; the blank lines keep clang-format from sorting the includes; ordinary
 // headers come before HWY_BEFORE_NAMESPACE. The unnamed namespace is required: functions of two
-// kernel files must not meet in N_AVX2.
+// kernel files must not meet in N_AVX2. Builds of the library compile several kernel files as one
+// (trafo_group_kernels): file-local names differ, also from those of trafo in headers, which they
+// would hide from the next file.
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "engine/ops/gelu/gelu_cpu.cc"

@@ -15,20 +15,15 @@
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/core/numeric/fp8.h"
 #include "engine/core/numeric/portable_math.h"
+#include "engine/ops/row_blocks.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlockElements = 16384;
-
 // Logits are looked at in pieces that stay in the first-level cache: once for the maximum, once for
 // the exponentials.
 constexpr int64_t kPiece = 1024;
-
-int64_t rows_per_block(int64_t classes) {
-  return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, classes));
-}
 
 // The log of the sum of exponentials is base + rest, in the parts of cross_entropy.h.
 struct RowSums {

@@ -14,17 +14,13 @@
 
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/core/numeric/portable_math.h"
+#include "engine/ops/row_blocks.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlockElements = 16384;
-constexpr int64_t kPiece = 1024;  // summed in T, the pieces in double
-
-int64_t rows_per_block(int64_t classes) {
-  return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, classes));
-}
+constexpr int64_t kSummedPiece = 1024;  // summed in T, the pieces in double
 
 // The sum of f(d, x[i], y[i]); f may give anything in the lanes past the end.
 template <class T, class F>
@@ -48,9 +44,9 @@ HWY_INLINE T sum_of_both(const T* x, const T* y, int64_t count, F&& f) {
 template <class T, class F>
 HWY_INLINE double row_sum(const T* x, const T* y, int64_t classes, F&& f) {
   double total = 0;
-  for (int64_t begin = 0; begin < classes; begin += kPiece)
+  for (int64_t begin = 0; begin < classes; begin += kSummedPiece)
     total += static_cast<double>(
-        sum_of_both(x + begin, y + begin, std::min(kPiece, classes - begin), f));
+        sum_of_both(x + begin, y + begin, std::min(kSummedPiece, classes - begin), f));
   return total;
 }
 

@@ -14,15 +14,15 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kGrain = 1 << 13;   // elements a block
-constexpr int64_t kFactors = 1 << 9;  // factors drawn at a time; they stay in the L1 cache
+constexpr int64_t kDropoutGrain = 1 << 13;  // elements a block
+constexpr int64_t kFactors = 1 << 9;        // factors drawn at a time; they stay in the L1 cache
 
 // y (+)= x factor, and exactly 0 where the factor is, whatever x is.
 template <class T>
 void apply(ThreadPool& pool, const Dropout& dropout, int64_t count, const T* x, T* y,
            bool accumulate) {
   const hn::ScalableTag<T> tag;
-  parallel_for_range(pool, count, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for_range(pool, count, kDropoutGrain, [&](int64_t begin, int64_t end) {
     HWY_ALIGN T factors[kFactors];
     for (int64_t at = begin; at < end; at += kFactors) {
       const int64_t here = std::min(kFactors, end - at);

@@ -13,17 +13,11 @@
 #include <vector>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/ops/row_blocks.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
-
-// Elements of a block of work: large against handing it out, small enough to share a batch evenly.
-constexpr int64_t kBlockElements = 16384;
-
-int64_t rows_per_block(int64_t width) {
-  return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, width));
-}
 
 template <class T>
 T* factor_scratch(int64_t width) {

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // elements a block
+constexpr int64_t kUnaryGrain = 1 << 14;  // elements a block
 
 // hn::Log leaves zero, negative numbers, infinity and NaN to its caller.
 template <class D>
@@ -33,7 +33,7 @@ void forward(ThreadPool& pool, const UnaryForwardParams& p) {
   T* y = static_cast<T*>(p.y);
   const hn::ScalableTag<T> tag;
   const auto factor = hn::Set(tag, static_cast<T>(p.factor));
-  parallel_for_range(pool, p.count, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for_range(pool, p.count, kUnaryGrain, [&](int64_t begin, int64_t end) {
     const auto apply = [&](auto f) { map(x + begin, y + begin, end - begin, f); };
     switch (p.kind) {
       case UnaryKind::scale:
@@ -84,7 +84,7 @@ void backward(ThreadPool& pool, const UnaryBackwardParams& p) {
   const auto factor = hn::Set(tag, static_cast<T>(p.factor));
   const auto one = hn::Set(tag, static_cast<T>(1));
   const auto half = hn::Set(tag, static_cast<T>(0.5));
-  parallel_for_range(pool, p.count, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for_range(pool, p.count, kUnaryGrain, [&](int64_t begin, int64_t end) {
     const auto apply = [&](const T* saved, auto f) {
       gradient(dy + begin, saved ? saved + begin : nullptr, dx + begin, end - begin, p.accumulate,
                f);

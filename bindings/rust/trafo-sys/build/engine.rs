@@ -55,6 +55,7 @@ fn compile(sources: &Sources, out: &Path) -> PathBuf {
 pub fn configuration(sources: &Sources, out: &Path) -> cmake::Config {
     let mut config = cmake::Config::new(&sources.root);
     let third_party = sources.third_party.as_deref().unwrap_or(Path::new(""));
+    let ccache = runs("ccache");
     config
         .out_dir(out)
         // An unoptimised engine is of no use, also under an unoptimised program.
@@ -68,14 +69,14 @@ pub fn configuration(sources: &Sources, out: &Path) -> cmake::Config {
         .define("TRAFO_BUILD_BENCH", "OFF")
         .define("TRAFO_MPI", "OFF")
         // Larger groups take less time. In a checkout, ccache has the objects of the engine's other builds.
-        .define("TRAFO_UNITY_SIZE", if sources.packaged { "24" } else { "8" })
+        .define("TRAFO_UNITY_SIZE", if sources.packaged || !ccache { "24" } else { "8" })
         .define("TRAFO_INSTRUCTION_SETS", enabled(&["avx2", "avx512"]).join(";"))
         .define("TRAFO_FLOAT64", if enabled(&["float64"]).is_empty() { "OFF" } else { "ON" })
         .define("TRAFO_THIRD_PARTY", third_party);
     if runs("ninja") {
         config.generator("Ninja");
     }
-    if runs("ccache") {
+    if ccache {
         // With the settings for precompiled headers, without which nothing would be cached.
         let launcher = sources.root.join("cmake/ccache.sh");
         config.define("CMAKE_CXX_COMPILER_LAUNCHER", &launcher);
