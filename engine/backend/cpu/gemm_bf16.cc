@@ -9,6 +9,7 @@
 // ones apart, from zero and in order, each with one rounding, then both sums, and adds that to C.
 // Denormals are as above.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "engine/backend/cpu/gemm_blocks.h"
@@ -315,6 +316,11 @@ HWY_INLINE void add_groups(const Pair* a, int64_t a_stride, const Pair* b) {
   if constexpr (kBelow && kBeside) _tile_dpbf16ps(3, 5, 7);
 }
 
+// GCC does not know that tileloadd reads memory: what was written before must not come after it.
+HWY_INLINE void finish_writes() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
 // Rows of A from `rows` on are read, up to the panel's end, and give sums that nobody reads.
 template <bool kBelow, bool kBeside>
 void tile_kernel(const PairTile& t, int64_t rows) {
@@ -322,6 +328,7 @@ void tile_kernel(const PairTile& t, int64_t rows) {
   if constexpr (kBeside) _tile_zero(1);
   if constexpr (kBelow) _tile_zero(2);
   if constexpr (kBelow && kBeside) _tile_zero(3);
+  finish_writes();
   int64_t k = 0;
   for (; k + kSide <= t.k; k += kSide)
     add_groups<kBelow, kBeside>(t.a + k, t.a_stride, t.b + k * kPanel);
@@ -331,6 +338,7 @@ void tile_kernel(const PairTile& t, int64_t rows) {
     for (int64_t r = 0; r < rows; ++r)
       _mm512_store_si512(a[r], _mm512_maskz_loadu_epi32(left, t.a + r * t.a_stride + k));
     std::copy(t.b + k * kPanel, t.b + t.k * kPanel, b[0]);
+    finish_writes();
     add_groups<kBelow, kBeside>(a[0], kSide, b[0]);
   }
   alignas(64) float sums[kPanel][kPanel];
