@@ -1,5 +1,5 @@
 set(TRAFO_UNITY_SIZE 8 CACHE STRING "Files in a group; larger groups compile in less time and need more memory")
-# The build of who waits for it. GCC looks for memory to free a tenth of the time that a large group takes; without it, 0.9 GB in place of 0.7.
+# Builds that a user waits for. GCC looks for memory to free a tenth of the time that a large group takes; without it, 0.9 GB in place of 0.7.
 set(TRAFO_SHORT_BUILD OFF)
 if(TRAFO_UNITY_SIZE GREATER 8 AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(TRAFO_SHORT_BUILD ON)
@@ -119,16 +119,18 @@ endfunction()
 
 # Kernels that Highway compiles once for every instruction set, in a few groups: half of a small file's time is for Highway's headers, which
 # are parsed once for every instruction set, too. A group is such a file itself, and its kernels find foreach_target.h included. Files go into
-# the groups in turns, for large neighbours. Functions have the instructions that they have in a file alone, but for registers.
+# the groups round robin, because large files are neighbours in the list. Files with options of their own stay alone, which all have on 64-bit
+# ARM with GCC and on WebAssembly. Functions have the instructions that they have in a file alone, but for registers.
 set(TRAFO_KERNEL_GROUPS 4)
 
-function(trafo_group_kernels target)  # further arguments: files that include foreach_target.h; others stay alone
+function(trafo_group_kernels target files)  # those that include foreach_target.h; others stay alone
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}_kernel_groups)
   set(count 0)
-  foreach(source ${ARGN})
+  foreach(source IN LISTS files)
     file(STRINGS ${source} includes REGEX "foreach_target\\.h")
     get_source_file_property(options ${source} COMPILE_OPTIONS)
-    if(NOT includes OR options)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    if(NOT includes OR options OR definitions)
       continue()
     endif()
     file(RELATIVE_PATH path ${folder} ${source})
@@ -137,7 +139,8 @@ function(trafo_group_kernels target)  # further arguments: files that include fo
     set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
     math(EXPR count "${count} + 1")
   endforeach()
-  foreach(group RANGE ${TRAFO_KERNEL_GROUPS})
+  math(EXPR last "${TRAFO_KERNEL_GROUPS} - 1")
+  foreach(group RANGE ${last})
     if(content_${group})
       set(name kernels_${group}.cc)
       set(again "#undef HWY_TARGET_INCLUDE\n#define HWY_TARGET_INCLUDE \"${name}\"\n")
@@ -161,7 +164,7 @@ function(trafo_unity_build_of_library target)  # further arguments: files of ker
   if(TRAFO_UNITY_LIBRARY)
     trafo_unity_build(${target})
     if(TRAFO_UNITY_BUILD AND ARGN)
-      cmake_language(EVAL CODE "cmake_language(DEFER CALL trafo_group_kernels ${target} ${ARGN})")
+      cmake_language(EVAL CODE "cmake_language(DEFER CALL trafo_group_kernels ${target} [[${ARGN}]])")
     endif()
   endif()
 endfunction()

@@ -9,9 +9,9 @@ bool has_arm_dot_product() noexcept;
 // Products of bfloat16 of 64-bit ARM (FEAT_BF16). False on other processors.
 bool has_arm_bfloat16() noexcept;
 
-// Whether this process may use the tile registers of AMX. Linux gives them on request, which this
-// is. False where no processor with AMX is supported, and where a thread has a signal stack that
-// has no room for them.
+// Whether this process may use the tile registers of AMX. Asks Linux for them. From then on its
+// threads need alternate signal stacks of AT_MINSIGSTKSZ bytes. False where a thread has a smaller
+// one, before Linux 5.16, and on other systems.
 bool may_use_amx_tiles() noexcept;
 
 }  // namespace trafo::os

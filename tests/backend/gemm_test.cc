@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
@@ -15,6 +17,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/gemm_internal.h"
 #include "engine/core/status.h"
+#include "engine/os/processor.h"
 #include "tests/support/cpu_targets.h"
 #include "tests/support/errors.h"
 
@@ -292,6 +295,8 @@ constexpr int64_t kBf16Group = 4;
 constexpr int64_t kBf16Group = 2;
 #endif
 
+using Group = std::array<float, kBf16Group>;
+
 // Groups that an instruction takes, and groups between two visits of C.
 struct Bf16Steps {
   int64_t at_once, pass;
@@ -361,8 +366,6 @@ float sum_to_odd(double a, double b) {
   return to_odd(sum);
 }
 
-using Group = std::array<float, kBf16Group>;
-
 // One sum of bfmmla: the earlier pair of products first.
 float add_products(Bf16Instructions /*instructions*/, float sum, std::span<const Group> of_a,
                    std::span<const Group> of_b) {
@@ -378,8 +381,6 @@ float add_products(Bf16Instructions /*instructions*/, float sum, std::span<const
 float rounded(float x) {
   return without_denormals(BFloat16::from_float(without_denormals(x)).to_float());
 }
-
-using Group = std::array<float, kBf16Group>;
 
 float add_product(float sum, float a, float b) {
   return without_denormals(std::fma(a, b, without_denormals(sum)));
@@ -443,7 +444,8 @@ class Bf16Problem {
     return result;
   }
 
-  // What the processor has: each by its definition. What is the fastest is taken.
+  // Every instruction set of this processor gives the bits of its definition; gemm_cpu takes the
+  // fastest.
   void check() {
     for (const Bf16Instructions instructions : bf16_instructions()) {
       const std::vector<float> one = run_with(instructions, 1);
@@ -573,6 +575,15 @@ TEST(Bf16GemmChoice, AProcessorWithoutItRefusesIt) {
     EXPECT_TRUE(mentions(error, "AVX512-BF16")) << error.what();
   }
 }
+
+#if defined(__linux__) && defined(__x86_64__) && !defined(TRAFO_WITHOUT_AMX)
+TEST_F(Bf16Gemm, TakesAmxWhereLinuxGrantsIt) {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string processor(std::istreambuf_iterator<char>(file), {});
+  const bool has_amx = processor.find(" amx_bf16") != std::string::npos && os::may_use_amx_tiles();
+  EXPECT_EQ(bf16_instructions().front() == Bf16Instructions::amx, has_amx);
+}
+#endif
 
 TEST_F(Bf16Gemm, RaggedShapesInEveryCombination) {
   const int64_t sizes[][3] = {{1, 1, 1},    {1, 37, 5},   {2, 1, 9},    {3, 40, 33},  {14, 32, 64},

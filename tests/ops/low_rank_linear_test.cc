@@ -5,34 +5,10 @@
 
 #include "engine/autograd/gradcheck.h"
 #include "tests/ops/op_cases.h"
-#include "tests/train/step/accelerator.h"
+#include "tests/ops/term_device.h"
 
 namespace trafo::testing {
 namespace {
-
-// A CPU whose GEMMs take terms.
-class TermDevice final : public Accelerator {
- public:
-  Device device() const override { return {DeviceKind::cpu, 0}; }
-  bool gemm_epilogues(DType) const override { return true; }
-  void gemm(const GemmParams& params) override {
-    GemmParams p = params;
-    p.term_k = 0;
-    cpu().gemm(p);
-    if (params.term_k == 0) return;
-    EXPECT_FALSE(params.accumulate || params.c_is_f32 || params.trans_a);
-    ++terms;
-    p.accumulate = true;
-    p.bias = nullptr;
-    p.k = params.term_k;
-    p.a = params.term_a;
-    p.lda = params.term_lda;
-    p.b = params.term_b;
-    p.ldb = params.term_ldb;
-    cpu().gemm(p);
-  }
-  int terms = 0;
-};
 
 class LowRankLinear : public ::testing::Test {
  protected:
@@ -62,7 +38,7 @@ class LowRankLinear : public ::testing::Test {
     return values;
   }
 
-  std::shared_ptr<TermDevice> device_ = std::make_shared<TermDevice>();
+  std::shared_ptr<TermDevice> device_ = std::make_shared<TermDevice>(DeviceKind::cpu);
   Context context_{device_};
 };
 

@@ -56,8 +56,6 @@ if [[ $kind == windows ]]; then
       [[ ${name,,} =~ ^(api-ms-win-crt-.*|kernel32|ntdll|bcrypt|advapi32|shell32|user32|ws2_32${2:+|$2})\.dll$ ]] || fail "$1 needs $name"
     done
   }
-  whole_library=$build
-  build=$build-os
   configure tests/os
   cmake --build "$build"
   uses_ucrt "$build/os_tests.exe"
@@ -65,7 +63,7 @@ if [[ $kind == windows ]]; then
   # are errors.
   "$wine" "$build/os_tests.exe" --gtest_filter=-OsNames.LongAndForeignPaths
 
-  build=$whole_library
+  build=$build-library program=$build/kill_and_resume
   scripts/third-party.sh
   configure . "${library_alone[@]}" -DTRAFO_BUILD_APPS=OFF -DTRAFO_THIRD_PARTY="$PWD/build/third-party" -DTRAFO_WERROR=ON
   cmake --build "$build" --target trafo trafo_static

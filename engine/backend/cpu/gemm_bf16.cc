@@ -192,7 +192,7 @@ TileFn tile_of(int64_t rows) {
   return kTiles[rows <= 4 ? 0 : rows <= 8 ? 1 : std::max<int64_t>(2, rows - 8)];
 }
 
-// What the kernels of both instruction sets share, for gemm_blocks.h.
+// Packing that AMX and AVX512-BF16 share, for gemm_blocks.h.
 struct PairPacking {
   using Source = float;
   using Packed = Pair;
@@ -246,13 +246,13 @@ struct Kernels : PairPacking {
 }  // namespace trafo
 HWY_POP_ATTRIBUTES
 
+#ifndef TRAFO_WITHOUT_AMX  // the assembler knows the instructions
 HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
 namespace trafo {
 namespace {
 namespace amx {
 
 using avx512_bf16::first;
-using avx512_bf16::kAll;
 using avx512_bf16::Pair;
 using avx512_bf16::PairTile;
 
@@ -387,6 +387,7 @@ struct Kernels : avx512_bf16::PairPacking {
 }  // namespace trafo
 HWY_POP_ATTRIBUTES
 #endif
+#endif
 
 #if !defined(__aarch64__)
 namespace trafo {
@@ -402,10 +403,14 @@ bool has_avx512_bf16() {
 }
 
 bool has_amx_bf16() {
+#ifdef TRAFO_WITHOUT_AMX
+  return false;
+#else
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of EDX
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && os::may_use_amx_tiles();
+#endif
 }
 
 }  // namespace
@@ -421,7 +426,8 @@ std::span<const Bf16Instructions> bf16_instructions() {
 #endif
 }
 
-void gemm_bf16(ThreadPool& pool, const GemmParams& p, Bf16Instructions instructions) {
+void gemm_bf16(ThreadPool& pool, const GemmParams& p,
+               [[maybe_unused]] Bf16Instructions instructions) {
 #if defined(__x86_64__)
   GemmCase c;
   c.m = p.m;
@@ -432,8 +438,10 @@ void gemm_bf16(ThreadPool& pool, const GemmParams& p, Bf16Instructions instructi
   c.multiplies_bf16 = true;
   c.panel_rows = avx512_bf16::kTileRows;
   if (gemm_kernel(c) == GemmKernel::blocks_bf16) {
+#ifndef TRAFO_WITHOUT_AMX
     if (instructions == Bf16Instructions::amx)
       return GemmDriver<amx::Kernels>(pool, p, nullptr).run();
+#endif
     return GemmDriver<avx512_bf16::Kernels>(pool, p, nullptr).run();
   }
 #endif

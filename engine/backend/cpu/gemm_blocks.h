@@ -32,6 +32,16 @@ struct Tile {
   const T* bias;  // at the first column, or null
 };
 
+struct NoBlock {
+  using Block = NoBlock;
+};
+template <class Kernels>
+concept HasBlock = requires {
+  typename Kernels::Block;
+};
+template <class Kernels>
+using BlockOf = typename std::conditional_t<HasBlock<Kernels>, Kernels, NoBlock>::Block;
+
 // Kernels has:
 //   Source, Packed        T and P of its tiles
 //   kGroup                elements along K in one Packed
@@ -49,17 +59,9 @@ struct Tile {
 //   pack_columns_of_a(from, stride, rows, depth, to, to_stride)
 //                         the same of an A that is stored by columns; without it, such an A is
 //                         packed by columns
-//   Block                 if there is one, exists while a thread runs the tiles of a block
+//   Block                 state of the thread that tiles need, if any, such as the shapes of AMX's
+//                         registers: made before the tiles of a block of work, ended after them
 //   run(tile, rows, a_by_columns)
-struct NoBlock {
-  using Block = NoBlock;
-};
-template <class Kernels>
-using BlockOf = typename std::conditional_t < requires {
-  typename Kernels::Block;
-}
-, Kernels, NoBlock > ::Block;
-
 template <class Kernels>
 class GemmDriver {
  public:

@@ -15,7 +15,7 @@ namespace trafo {
 void gemm_f32(ThreadPool& pool, const GemmParams& params);
 void gemm_f64(ThreadPool& pool, const GemmParams& params);
 
-// Instructions that multiply bfloat16, each with an order and roundings of its own.
+// Instructions that multiply bfloat16, each with its order of sums and its roundings.
 enum class Bf16Instructions { avx512, amx, arm };
 // Those of this processor, the fastest first; none if it does not multiply bfloat16.
 std::span<const Bf16Instructions> bf16_instructions();

@@ -17,14 +17,14 @@ namespace trafo {
 namespace cuda {
 namespace {
 
-// Warps of a block and times 16 rows of W that it has: the matrix fills the card with blocks of
-// kManyTiles, or it does not.
+// Warps of a block and times 16 rows of W that it has, where the matrix fills the card with blocks
+// of kManyTiles,
 constexpr int kManyWarps = 8, kManyTiles = 2;
+// and where it does not.
 constexpr int kFewWarps = 16, kFewTiles = 1;
 constexpr int kThreadsOnCard = 512;  // that a multiprocessor has at least, for the registers
 constexpr int kSlabsInFlight = 2;    // of a warp, whose codes are being read
 constexpr int kRowsOfFmaBlock = 8;   // of W, a warp each
-constexpr int64_t kMostCodedColumns = int64_t{1} << 26;  // bytes of 32 rows have 32 bits
 
 __device__ const CodeTable<16> kCodedNormalFloat = code_table<16>(base_codes::kNormalFloat);
 __device__ const CodeTable<256> kCodedDynamic = code_table<256>(base_codes::kDynamicCode);
@@ -473,6 +473,18 @@ void launch_fma(const DeviceState& device, const CodedProduct& p) {
         <<<blocks, kThreads, 0, device.stream>>>(p);
 }
 
+// Whether the kernels have the wait in them: code of an older architecture, which the driver has
+// compiled for this card, has not.
+template <class Kernel>
+bool waits_for_previous(const DeviceState& device, Kernel* kernel) {
+  static const bool compiled = [&] {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&
+           attributes.ptxVersion >= 10 * kEarlyMajor;
+  }();
+  return compiled && device.compute_major >= kEarlyMajor;
+}
+
 template <BasePrecision kPrecision, int kRowTiles, int kWarps>
 void launch_mma(const DeviceState& device, const CodedProduct& p) {
   cudaLaunchConfig_t config{};
@@ -482,10 +494,10 @@ void launch_mma(const DeviceState& device, const CodedProduct& p) {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = device.compute_major >= kEarlyMajor ? 1 : 0;
   auto* const kernel = p.tokens <= 8 ? coded_rows_kernel<kPrecision, 1, kRowTiles, kWarps>
                                      : coded_rows_kernel<kPrecision, 2, kRowTiles, kWarps>;
+  config.attrs = &early;
+  config.numAttrs = waits_for_previous(device, kernel) ? 1 : 0;
   cudaLaunchKernelEx(&config, kernel, p);
 }
 
@@ -521,7 +533,7 @@ int32_t multiply(DeviceState& device, const CodedRowsParams& params) {
 
 int32_t coded_rows_cuda(cuda::DeviceState& device, const CodedRowsParams& p) {
   if (!takes_coded_rows(DeviceKind::cuda, p.dtype, p.tokens, p.columns) ||
-      p.columns > cuda::kMostCodedColumns || !cuda::aligned16(p.bytes))
+      !cuda::aligned16(p.bytes))
     return cuda::unsupported(device, "coded_rows: these rows and columns have no kernel");
   if (p.rows == 0) return cuda::kSuccess;
   switch (p.precision) {

@@ -19,7 +19,9 @@ namespace trafo {
 struct CodedMatrix {
   BasePrecision precision = BasePrecision::none;
   int64_t rows = 0, columns = 0;
-  Tensor bytes;  // int32 [n]: the bytes of base_codes::Places
+  // int32 [n]: the bytes of base_codes::Places. Written by copies only, never by a kernel:
+  // coded_rows reads them before the kernel in front of it has ended.
+  Tensor bytes;
 };
 
 struct DequantizeParams {
@@ -65,12 +67,15 @@ inline constexpr int64_t kMostCodedRows = 16;
 // Columns of W are a multiple of this: the lanes of a warp read whole words of 16 bytes, and an
 // absmax of nf4 belongs to one row.
 inline constexpr int64_t kCodedColumns = 64;
+// At most: the bytes of 32 rows are counted in 32 bits.
+inline constexpr int64_t kMostCodedColumns = int64_t{1} << 26;
 
 // Whether y = x W^T has a kernel that reads the codes. By device and shape alone, so that a region
 // that is computed again gives the same bits.
 constexpr bool takes_coded_rows(DeviceKind device, DType dtype, int64_t tokens, int64_t columns) {
   return device == DeviceKind::cuda && (dtype == DType::f32 || dtype == DType::bf16) &&
-         tokens >= 1 && tokens <= kMostCodedRows && columns >= 1 && columns % kCodedColumns == 0;
+         tokens >= 1 && tokens <= kMostCodedRows && columns >= 1 && columns <= kMostCodedColumns &&
+         columns % kCodedColumns == 0;
 }
 
 // Zeros, which are codes of no particular matrix.

@@ -11,8 +11,8 @@
 #include "engine/ops/op_kernel.h"
 #include "tests/ops/cuda/cuda_test.h"
 #include "tests/ops/quantized/coded_matrices.h"
+#include "tests/ops/term_device.h"
 #include "tests/support/errors.h"
-#include "tests/train/step/accelerator.h"
 
 namespace trafo::testing {
 namespace {
@@ -146,6 +146,40 @@ void expect_adapter(Context& context, DType dtype, double bound) {
     }
 }
 
+// A layer with an adapter over codes and over values, in as many ranges as the kernel takes and in
+// more: y and the gradients of x, A and B.
+void expect_adapter_gradients(Context& context, DType dtype) {
+  using Ranges = std::vector<ColumnRange>;
+  for (const Ranges& ranges :
+       {Ranges{{0, 40}, {60, 20}}, Ranges{{0, 10}, {12, 8}, {20, 20}, {60, 10}, {70, 10}}})
+    for (const BasePrecision precision : kCodedFormats) {
+      SCOPED_TRACE(concat(enum_name(precision), " ", ranges.size()));
+      const auto coded =
+          std::make_shared<const CodedMatrix>(coded_matrix(context, precision, 80, 128));
+      int64_t rows = 0;
+      for (const ColumnRange& range : ranges) rows += range.count;
+      const auto run = [&](const FrozenMatrix& weight) {
+        Tensor x = make_tensor(context, {3, 128}, dtype, 1),
+               down = make_tensor(context, {8 * std::ssize(ranges), 128}, dtype, 3),
+               up = make_tensor(context, {rows, 8}, dtype, 4);
+        for (Tensor* const tensor : {&x, &down, &up}) set_requires_grad(*tensor, true);
+        const Tensor y = ops::low_rank_linear(
+            context, x, weight, {}, {down, up, 0.375, std::make_shared<const Ranges>(ranges)});
+        context.backward(y, make_tensor(context, {3, 80}, dtype, 9));
+        std::vector<std::vector<double>> found{as_doubles(context, y.detach())};
+        for (const Tensor* const tensor : {&x, &down, &up})
+          found.push_back(as_doubles(context, grad_of(*tensor)));
+        return found;
+      };
+      const auto of_codes = run({Tensor{}, coded}),
+                 of_values = run({ops::dequantized(context, *coded, dtype), nullptr});
+      for (size_t i = 0; i < of_codes.size(); ++i) {
+        SCOPED_TRACE(i);
+        expect_all_near(of_codes[i], of_values[i], 1e-4);
+      }
+    }
+}
+
 // Whatever is computed beside it, a row has the same bits.
 void expect_rows_by_themselves(Context& context, DType dtype) {
   for (const BasePrecision precision : kCodedFormats)
@@ -177,28 +211,6 @@ static_assert(!takes_coded_rows(DeviceKind::cuda, DType::f32, 1, 96));
 static_assert(!takes_coded_rows(DeviceKind::cuda, DType::f64, 1, 64));
 static_assert(!takes_coded_rows(DeviceKind::cpu, DType::f32, 1, 64));
 
-// The same with GEMMs that take terms of low rank.
-class CodedTermDevice final : public Accelerator {
- public:
-  bool gemm_epilogues(DType) const override { return true; }
-  void gemm(const GemmParams& params) override {
-    GemmParams p = params;
-    p.term_k = 0;
-    cpu().gemm(p);
-    if (params.term_k == 0) return;
-    ++terms;
-    p.accumulate = true;
-    p.bias = nullptr;
-    p.k = params.term_k;
-    p.a = params.term_a;
-    p.lda = params.term_lda;
-    p.b = params.term_b;
-    p.ldb = params.term_ldb;
-    cpu().gemm(p);
-  }
-  int terms = 0;
-};
-
 // A device with the kernels of the CPU, on which few rows take the codes.
 TEST(CodedRows, ADeviceHasTheDefinition) {
   const auto device = std::make_shared<Accelerator>();
@@ -216,11 +228,12 @@ TEST(CodedRows, ADeviceHasTheDefinition) {
 }
 
 TEST(CodedRows, ATermIsAddedToThem) {
-  const auto device = std::make_shared<CodedTermDevice>();
+  const auto device = std::make_shared<TermDevice>(DeviceKind::cuda);
   Context context{device};
   expect_adapter(context, DType::f32, 1e-4);
   // Of the layer over values, every time, and of those over codes with 17 rows.
   EXPECT_EQ(device->terms, 3 * (static_cast<int>(std::size(kTokensAndRanks)) + 2));
+  expect_adapter_gradients(context, DType::f32);
 }
 
 TEST(CodedRows, TheCpuHasNoHalves) {
@@ -257,6 +270,26 @@ TEST_F(CodedRowsOnAGpu, DoNotDependOnOtherRows) {
 TEST_F(CodedRowsOnAGpu, HaveAdapters) {
   expect_adapter(*context_, DType::bf16, 2e-2);
   expect_adapter(*context_, DType::f32, 1e-4);
+  expect_adapter_gradients(*context_, DType::f32);
+}
+
+// A kernel starts before the one in front of it has ended, and waits before it reads x.
+TEST_F(CodedRowsOnAGpu, FollowEachOther) {
+  for (const BasePrecision precision : kCodedFormats) {
+    SCOPED_TRACE(enum_name(precision));
+    const CodedMatrix matrix = coded_matrix(*context_, precision, 1024, 1024);
+    const Tensor x = make_tensor(*context_, {4, 1024}, DType::bf16, 3);
+    const auto chain = [&](bool waits) {
+      Tensor y = x;
+      for (int i = 0; i < 20; ++i) {
+        y = ops::quantized_linear(*context_, y, matrix);
+        if (waits) context_->backend().synchronize();
+      }
+      return as_doubles(*context_, y);
+    };
+    const std::vector<double> one_by_one = chain(true);
+    for (int i = 0; i < 10; ++i) ASSERT_EQ(chain(false), one_by_one);
+  }
 }
 
 TEST_F(CodedRowsOnAGpu, NeedNoCopyOfTheValues) {
