@@ -17,7 +17,7 @@ bool has_arm_bfloat16() noexcept {
 }
 
 bool may_use_amx_tiles() noexcept {
-  return false;  // not implemented
+  return false;  // Windows is not asked
 }
 
 }  // namespace trafo::os
